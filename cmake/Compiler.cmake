@@ -1,0 +1,29 @@
+# Compiler flags of the workbook's own code.
+# lab_flags: what every target gets. lab_warnings: on top, everything but students' files.
+
+add_library(lab_flags INTERFACE)
+target_include_directories(lab_flags INTERFACE ${CMAKE_SOURCE_DIR})
+# Where files that come with the sources lie: golden values, the sample corpus.
+target_compile_definitions(lab_flags INTERFACE LAB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+
+# No -ffast-math: sums must come out in the order in which they are written. Without errno and
+# floating-point traps, square roots and conditionals can still be vectorised.
+target_compile_options(lab_flags INTERFACE -O3 -g1 -fno-math-errno -fno-trapping-math)
+if(LAB_NATIVE)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-march=native LAB_HAS_MARCH_NATIVE)
+  if(LAB_HAS_MARCH_NATIVE)
+    target_compile_options(lab_flags INTERFACE -march=native)
+  endif()
+endif()
+
+if(LAB_SANITIZE)
+  target_compile_options(lab_flags INTERFACE -fsanitize=${LAB_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all -O1)
+  target_link_options(lab_flags INTERFACE -fsanitize=${LAB_SANITIZE})
+endif()
+
+add_library(lab_warnings INTERFACE)
+target_compile_options(lab_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                                              -Wcast-align -Woverloaded-virtual
+                                              $<$<BOOL:${LAB_WERROR}>:-Werror>)

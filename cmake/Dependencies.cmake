@@ -1,0 +1,31 @@
+# Libraries from the distribution's packages. A missing one ends with the package to install.
+
+function(lab_require condition package)
+  if(NOT ${condition})
+    message(FATAL_ERROR "${package} is missing. `./workbook setup` installs what is needed, or:\n"
+                        "  sudo apt-get install ${package}")
+  endif()
+endfunction()
+
+find_package(OpenMP QUIET COMPONENTS CXX)
+lab_require(OpenMP_CXX_FOUND libgomp1)
+find_package(Threads REQUIRED)
+find_package(fmt QUIET)
+lab_require(fmt_FOUND libfmt-dev)
+find_package(nlohmann_json QUIET)
+lab_require(nlohmann_json_FOUND nlohmann-json3-dev)
+find_package(CLI11 QUIET)
+lab_require(CLI11_FOUND libcli11-dev)
+find_package(dnnl QUIET)
+lab_require(dnnl_FOUND libdnnl-dev)
+find_package(GTest QUIET)
+lab_require(GTest_FOUND libgtest-dev)
+find_package(benchmark QUIET)
+lab_require(benchmark_FOUND libbenchmark-dev)
+
+find_package(PkgConfig QUIET)
+lab_require(PKG_CONFIG_FOUND pkg-config)
+pkg_check_modules(sentencepiece QUIET IMPORTED_TARGET sentencepiece)
+lab_require(sentencepiece_FOUND libsentencepiece-dev)
+pkg_check_modules(xxhash QUIET IMPORTED_TARGET libxxhash)
+lab_require(xxhash_FOUND libxxhash-dev)

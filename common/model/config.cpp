@@ -1,0 +1,33 @@
+#include "common/model/config.h"
+
+#include "common/tensor/error.h"
+
+namespace lab {
+
+void LlamaConfig::validate() const {
+  struct Limit {
+    const char* name;
+    int64_t value;
+    int64_t largest;
+  };
+  for (const Limit& limit : {Limit{"vocab_size", vocab_size, int64_t{1} << 24},
+                             {"dim", dim, 1 << 16},
+                             {"heads", heads, 1 << 12},
+                             {"kv_heads", kv_heads, 1 << 12},
+                             {"layers", layers, 1 << 12},
+                             {"hidden_dim", hidden_dim, 1 << 18},
+                             {"context", context, 1 << 20}})
+    require(limit.value >= 1 && limit.value <= limit.largest,
+            "model: {} is {}, it must lie between 1 and {}", limit.name, limit.value,
+            limit.largest);
+  require(dim % heads == 0, "model: {} heads do not divide dim {}", heads, dim);
+  require(heads % kv_heads == 0, "model: {} kv_heads do not divide {} heads", kv_heads, heads);
+  require(head_dim() % 2 == 0,
+          "model: dim {} over {} heads gives heads of width {}; rotary embedding needs an even one",
+          dim, heads, head_dim());
+  require(rope_theta > 0.0F && norm_eps > 0.0F && norm_eps < 1.0F && init_std >= 0.0F,
+          "model: rope_theta {}, norm_eps {} or init_std {} is out of range", rope_theta, norm_eps,
+          init_std);
+}
+
+}  // namespace lab

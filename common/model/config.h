@@ -1,0 +1,45 @@
+// LlamaConfig: the sizes that define a model. StageSpan: which part of it one rank holds.
+#pragma once
+
+#include <cstdint>
+
+namespace lab {
+
+/// Sizes of a LLaMA as Hugging Face's LlamaConfig names them. The defaults are the model of this
+/// workbook: about 10 million parameters with the shipped vocabulary of 4,096.
+struct LlamaConfig {
+  int64_t vocab_size = 4096;
+  int64_t dim = 288;          // C, hidden_size
+  int64_t heads = 6;          // num_attention_heads
+  int64_t kv_heads = 6;       // num_key_value_heads; fewer than heads: grouped-query attention
+  int64_t layers = 6;         // num_hidden_layers
+  int64_t hidden_dim = 1152;  // intermediate_size, of SwiGLU
+  int64_t context = 256;      // max_position_embeddings, the longest T
+  float rope_theta = 10000.0F;
+  float norm_eps = 1e-6F;
+  float init_std = 0.02F;  // initializer_range
+  bool tied_head = false;  // tie_word_embeddings
+
+  int64_t head_dim() const { return dim / heads; }
+
+  /// Throws Error naming the first size that is impossible (not positive, heads do not divide dim,
+  /// kv_heads do not divide heads, odd head_dim, absurdly large).
+  void validate() const;
+
+  bool operator==(const LlamaConfig&) const = default;
+};
+
+/// A contiguous part of the model: layers [first_layer, last_layer), with the embedding in front
+/// and the final norm and head behind where so marked. The whole model is the span of all of it.
+struct StageSpan {
+  int64_t first_layer = 0;
+  int64_t last_layer = 0;
+  bool embeds = false;
+  bool has_head = false;
+
+  static StageSpan whole(const LlamaConfig& config) { return {0, config.layers, true, true}; }
+
+  bool operator==(const StageSpan&) const = default;
+};
+
+}  // namespace lab

@@ -1,0 +1,57 @@
+// One transformer layer: attention and MLP, each behind an RMSNorm and added to its input.
+#pragma once
+
+#include <cstdint>
+
+#include "common/model/config.h"
+#include "common/model/weights.h"
+#include "common/tensor/tensor.h"
+
+namespace lab {
+
+/// What a layer's forward pass keeps of one microbatch for its backward pass; N = B*T. What is
+/// cheap to compute again (norms, SwiGLU) or large (attention scores) is not kept.
+struct LayerActivations {
+  LayerActivations(const LlamaConfig& config, int64_t batch, int64_t length, Device device);
+
+  Tensor attention_inverse_rms;  // [N]
+  Tensor qkv;                    // [N, Q+2K], queries and keys rotated
+  Tensor attention;              // [N, Q], output of attention before its projection
+  Tensor logsumexp;              // [B, heads, T]
+  Tensor middle;                 // [N, C], after attention was added
+  Tensor mlp_inverse_rms;        // [N]
+  Tensor gate_up;                // [N, 2H], the backward pass turns it into its gradient
+
+  size_t bytes() const;
+};
+
+/// Scratch shared by all layers of a stage: holds nothing between calls.
+struct LayerScratch {
+  LayerScratch(const LlamaConfig& config, int64_t batch, int64_t length, Device device);
+
+  Tensor normed;           // [N, C]
+  Tensor normed_gradient;  // [N, C]
+  Tensor hidden;           // [N, H]
+  Tensor attention;        // [N, Q]
+  Tensor qkv;              // [N, Q+2K]
+};
+
+/// Geometry of one call: B sequences of T positions.
+struct LayerShape {
+  const LlamaConfig& config;
+  int64_t batch;
+  int64_t length;
+};
+
+/// output [N, C] = layer(input [N, C]); fills `kept`.
+void layer_forward(const LayerShape& shape, const LayerWeights& weights, const Tensor& rope_angles,
+                   const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
+                   const Tensor& output);
+
+/// `gradient` [N, C] is with respect to the output on entry and to the input on return. Adds to the
+/// gradients of the weights and consumes `kept`.
+void layer_backward(const LayerShape& shape, const LayerWeights& weights, const Tensor& rope_angles,
+                    const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
+                    const Tensor& gradient);
+
+}  // namespace lab

@@ -1,0 +1,90 @@
+// LlamaStage: a contiguous part of a LLaMA, with hand-written forward and backward passes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/data/batch.h"
+#include "common/model/config.h"
+#include "common/tensor/tensor.h"
+
+namespace lab {
+
+/// One weight of the model. `value` and `gradient` are views of the stage's flat buffers.
+struct Parameter {
+  std::string name;  // as in Hugging Face: "model.layers.0.self_attn.q_proj.weight"
+  Tensor value;      // matrices are [out, in]
+  Tensor gradient;
+};
+
+/// The layers of a `StageSpan`. A stage that spans everything is the whole model: tokens in, logits
+/// out. Otherwise hidden states [B, T, C] come in or go out.
+///
+/// Several microbatches may be in flight: `forward` keeps what `backward` of the same microbatch
+/// number will need, in whatever order the backward passes come. Gradients add up over backward
+/// passes until `zero_gradients`.
+///
+/// Initial values depend only on the seed and on each parameter's global name, so the stages of a
+/// split model hold exactly the weights of the whole one.
+///
+/// Architecture: Touvron et al., "LLaMA" (2023), section 2.2; as Hugging Face's LlamaForCausalLM.
+class LlamaStage {
+ public:
+  LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed);
+  ~LlamaStage();
+  LlamaStage(LlamaStage&&) noexcept;
+  LlamaStage& operator=(LlamaStage&&) noexcept;
+
+  const LlamaConfig& config() const;
+  const StageSpan& span() const;
+
+  /// Forward pass of a stage that embeds. Returns logits [B, T, V] if the stage has the head, else
+  /// hidden states [B, T, C]. The result belongs to the microbatch: it may be overwritten (a loss
+  /// replaces logits by their gradient), and is valid until its backward or discard.
+  /// Throws Error for a token outside the vocabulary, T > context, or a microbatch in flight.
+  Tensor forward(const TokenBatch& tokens, int microbatch = 0);
+  /// Forward pass of a stage that does not embed; input [B, T, C] from the stage before.
+  Tensor forward(const Tensor& hidden, int microbatch = 0);
+
+  /// Backward pass of a microbatch in flight: takes the gradient of the loss with respect to what
+  /// its forward returned (same shape, overwritten), adds to the gradients of the weights, and
+  /// returns the gradient with respect to the input, [B, T, C] (undefined if the stage embeds).
+  Tensor backward(const Tensor& output_gradient, int microbatch = 0);
+
+  /// Forgets a microbatch in flight, for forward passes that need no backward.
+  void discard(int microbatch = 0);
+
+  /// Weights and gradients, each one contiguous buffer in the order of `named_parameters` (gaps
+  /// between tensors, for alignment, stay zero). `gradients()` is complete: a tied head's share has
+  /// been added to the embedding's.
+  Tensor parameters() const;
+  Tensor gradients() const;
+  void zero_gradients();
+
+  /// In the order of the layers: embedding, layers, norm, head. A tied head appears once, as the
+  /// embedding, when the stage holds both.
+  const std::vector<Parameter>& named_parameters() const;
+
+  /// Number of weights, without the gaps.
+  int64_t parameter_count() const;
+
+  /// Bytes held for microbatches in flight now, and the most ever.
+  size_t activation_bytes() const;
+  size_t peak_activation_bytes() const;
+
+  /// Keys and values of the tokens seen so far, for telling a story token by token.
+  struct KvCache;
+  std::shared_ptr<KvCache> new_cache() const;
+  /// Appends `tokens` of one sequence to the cache and returns the logits [V] that follow the last.
+  /// Whole models only. Throws Error when the cache would exceed the context.
+  Tensor decode(std::span<const int32_t> tokens, KvCache& cache) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lab

@@ -1,0 +1,57 @@
+// Weights: how the parameters of a stage lie in memory, their names and initial values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/config.h"
+#include "common/model/llama_stage.h"
+#include "common/tensor/tensor.h"
+
+namespace lab {
+
+/// A weight and its gradient where the model computes with them.
+struct Weight {
+  Tensor value;
+  Tensor gradient;
+};
+
+/// Weights of one layer. Query, key and value projections lie one below the other in one matrix, as
+/// do gate and up: one matrix product each instead of three and two. Q = heads*D, K = kv_heads*D.
+struct LayerWeights {
+  Weight attention_norm;  // [C]
+  Weight qkv;             // [Q+2K, C]
+  Weight attention_out;   // [C, Q]
+  Weight mlp_norm;        // [C]
+  Weight gate_up;         // [2H, C]
+  Weight down;            // [C, H]
+};
+
+/// All weights of a stage: views of two flat buffers, values and gradients. Matrices start at
+/// multiples of 256 bytes, so that the same arithmetic gives the same bits in every stage.
+struct Weights {
+  Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed);
+
+  Tensor values;     // flat
+  Tensor gradients;  // flat, same layout
+  std::vector<Parameter> named;
+
+  Weight embedding;  // [V, C], if the stage embeds
+  std::vector<LayerWeights> layers;
+  Weight norm;  // [C], if the stage has the head
+  Weight head;  // [V, C], if the stage has the head
+
+  /// A tied head on the same stage as the embedding shares its values, but collects its gradient
+  /// apart, outside of the flat buffer: the sum is then made in the same order as when embedding
+  /// and head lie on two stages. Adds it to the embedding's gradient; nothing to do otherwise.
+  void fold_tied_gradient();
+
+  bool tied_here = false;
+};
+
+/// Fills `value` with normal numbers of mean 0 that depend on seed and name only.
+void initialise_normal(const Tensor& value, const std::string& name, float standard_deviation,
+                       uint64_t seed);
+
+}  // namespace lab

@@ -1,0 +1,62 @@
+#include <cmath>
+
+#include "common/ops/cpu/kernels.h"
+#include "common/tensor/parallel.h"
+
+namespace lab::cpu {
+
+void rmsnorm_forward(const Matrix& x, const float* weight, float epsilon, const Matrix& y,
+                     float* inverse_rms) {
+  const int64_t channels = x.columns;
+  parallel_for(0, x.rows, [&](int64_t n) {
+    const float* row = x.row(n);
+    float sum = 0.0F;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < channels; ++c) sum += row[c] * row[c];
+    inverse_rms[n] = 1.0F / std::sqrt(sum / static_cast<float>(channels) + epsilon);
+  });
+  rmsnorm_apply(x, weight, inverse_rms, y);
+}
+
+void rmsnorm_apply(const Matrix& x, const float* weight, const float* inverse_rms,
+                   const Matrix& y) {
+  parallel_for(0, x.rows, [&](int64_t n) {
+    const float* in = x.row(n);
+    float* out = y.row(n);
+    const float inverse = inverse_rms[n];
+#pragma omp simd
+    for (int64_t c = 0; c < x.columns; ++c) out[c] = in[c] * inverse * weight[c];
+  });
+}
+
+// With r = inverse_rms, x^ = x r and g = dy * weight:  dx = r (g - x^ mean(g x^)),
+// dweight = sum over rows of dy x^.
+void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
+                      const float* inverse_rms, const Matrix& dx, float* dweight) {
+  const int64_t channels = x.columns;
+  parallel_for(0, x.rows, [&](int64_t n) {
+    const float* gradient = dy.row(n);
+    const float* in = x.row(n);
+    float* out = dx.row(n);
+    const float inverse = inverse_rms[n];
+    float dot = 0.0F;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t c = 0; c < channels; ++c) dot += gradient[c] * weight[c] * in[c];
+    const float mean = dot * inverse * inverse / static_cast<float>(channels);
+#pragma omp simd
+    for (int64_t c = 0; c < channels; ++c)
+      out[c] += inverse * (gradient[c] * weight[c] - in[c] * mean);
+  });
+  // Threads share out the channels: each sum is made in the order of the rows.
+  parallel_blocks(channels, 64, [&](int64_t first, int64_t last) {
+    for (int64_t n = 0; n < x.rows; ++n) {
+      const float* gradient = dy.row(n);
+      const float* in = x.row(n);
+      const float inverse = inverse_rms[n];
+#pragma omp simd
+      for (int64_t c = first; c < last; ++c) dweight[c] += gradient[c] * in[c] * inverse;
+    }
+  });
+}
+
+}  // namespace lab::cpu

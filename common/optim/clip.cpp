@@ -1,0 +1,27 @@
+#include "common/optim/clip.h"
+
+#include <cmath>
+
+#include "common/ops/ops.h"
+#include "common/tensor/error.h"
+
+namespace lab {
+
+double gradient_norm(const LlamaStage& stage) {
+  stage.gradients();  // completes a tied head's gradient
+  double sum = 0.0;
+  for (const Parameter& parameter : stage.named_parameters())
+    sum += sum_of_squares(parameter.gradient);
+  return std::sqrt(sum);
+}
+
+double clip_gradients(LlamaStage& stage, double max_norm) {
+  require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive", max_norm);
+  const double norm = gradient_norm(stage);
+  if (norm > max_norm) {
+    scale(stage.gradients(), static_cast<float>(max_norm / norm));
+  }
+  return norm;
+}
+
+}  // namespace lab

@@ -1,0 +1,35 @@
+// Loops over all cores of this process, and vector-friendly helpers for their bodies.
+#pragma once
+
+#include <cstdint>
+
+namespace lab {
+
+/// Number of threads that parallel loops and matrix products of this process use.
+int thread_count();
+
+/// Sets it; 0 means all cores this process may run on. Results are reproducible bit for bit only
+/// with the same number of threads.
+void set_thread_count(int threads);
+
+/// Calls body(i) for every i in [begin, end), on all threads, in contiguous equal shares. Which
+/// thread computes an index never changes what is computed, so results do not depend on timing.
+/// Inside another parallel loop it runs on the calling thread. `body` must not throw.
+template <typename Body>
+void parallel_for(int64_t begin, int64_t end, const Body& body) {
+#pragma omp parallel for schedule(static) if (end - begin > 1)
+  for (int64_t i = begin; i < end; ++i) body(i);
+}
+
+/// Cuts [0, count) into blocks of `block` elements and calls body(first, last) for each, on all
+/// threads: for element-wise work where a call per element would cost more than the work.
+template <typename Body>
+void parallel_blocks(int64_t count, int64_t block, const Body& body) {
+  const int64_t blocks = (count + block - 1) / block;
+  parallel_for(0, blocks, [&](int64_t b) {
+    const int64_t first = b * block;
+    body(first, first + block < count ? first + block : count);
+  });
+}
+
+}  // namespace lab

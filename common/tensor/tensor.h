@@ -1,0 +1,86 @@
+// Tensor: a block of float32 numbers with a shape; the only array type of the workbook.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lab {
+
+/// Where a tensor's memory lies.
+enum class Device { kCpu, kCuda };
+
+/// Extents per dimension, slowest first, e.g. {B, T, C}.
+using Shape = std::vector<int64_t>;
+
+/// "[3, 256, 288]".
+std::string to_string(const Shape& shape);
+
+/// float32, row-major, on one device. A Tensor is a handle, as in PyTorch: copying it copies no
+/// numbers, and views (`view`, `rows`, `columns`) share the memory they were taken from and keep it
+/// alive. Owned memory starts at a multiple of 256 bytes.
+///
+/// Within a row (the last dimension) elements are adjacent. Rows may lie further apart than their
+/// length: that is what `columns` returns, and what `row_stride` tells. All other methods that need
+/// the numbers in one piece say so.
+class Tensor {
+ public:
+  /// No shape, no memory; `defined()` is false.
+  Tensor() = default;
+
+  /// Uninitialised memory. Extents may be 0. Throws Error when memory runs out.
+  static Tensor empty(Shape shape, Device device = Device::kCpu);
+  static Tensor zeros(Shape shape, Device device = Device::kCpu);
+  /// Copies `values` (row-major, as many as the shape holds) into a new CPU tensor.
+  static Tensor from(std::span<const float> values, Shape shape);
+  static Tensor from(std::initializer_list<float> values, Shape shape);
+
+  bool defined() const { return storage_ != nullptr; }
+  Device device() const;
+  const Shape& shape() const { return shape_; }
+  int dims() const { return static_cast<int>(shape_.size()); }
+  /// Extent of dimension `d`; negative counts from the end (-1: row length).
+  int64_t size(int d) const;
+  /// Number of elements.
+  int64_t numel() const;
+  size_t bytes() const { return static_cast<size_t>(numel()) * sizeof(float); }
+
+  /// First element. On the CPU it can be dereferenced. A const Tensor is a const handle; the
+  /// numbers can be changed through it.
+  float* data() const;
+  /// All elements; the tensor must be contiguous and on the CPU.
+  std::span<float> values() const;
+
+  /// The tensor as a matrix of rows: product of all extents but the last, and the distance from one
+  /// row to the next in elements (equal to size(-1) when contiguous).
+  int64_t row_count() const;
+  int64_t row_stride() const { return row_stride_; }
+  bool is_contiguous() const;
+
+  /// Same numbers under another shape with equally many elements; must be contiguous.
+  Tensor view(Shape shape) const;
+  /// Entries [first, last) of the first dimension: for a matrix, a block of rows.
+  Tensor rows(int64_t first, int64_t last) const;
+  /// Entries [first, last) of the last dimension: for a matrix, a block of columns. Not contiguous.
+  Tensor columns(int64_t first, int64_t last) const;
+
+  /// A contiguous tensor of its own with the same numbers, on the same device.
+  Tensor clone() const;
+  /// Sets every element.
+  void fill(float value) const;
+  /// Copies the numbers of `source`, which must have the same shape, into this tensor.
+  void copy_from(const Tensor& source) const;
+
+ private:
+  struct Storage;
+  std::shared_ptr<Storage> storage_;
+  int64_t offset_ = 0;  // of the first element, in elements
+  int64_t row_stride_ = 0;
+  Shape shape_;
+};
+
+}  // namespace lab
