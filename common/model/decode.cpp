@@ -1,0 +1,82 @@
+// Telling a story: one sequence, token by token, with the keys and values of the past kept.
+#include "common/model/llama_stage.h"
+#include "common/model/llama_stage_impl.h"
+#include "common/ops/ops.h"
+#include "common/tensor/error.h"
+
+namespace lab {
+
+struct LlamaStage::KvCache {
+  struct Layer {
+    Tensor keys;    // [context, K]
+    Tensor values;  // [context, K]
+  };
+  std::vector<Layer> layers;
+  int64_t length = 0;
+};
+
+std::shared_ptr<LlamaStage::KvCache> LlamaStage::new_cache() const {
+  const LlamaConfig& c = impl_->config;
+  auto cache = std::make_shared<KvCache>();
+  const Shape shape = {c.context, c.kv_heads * c.head_dim()};
+  for (size_t l = 0; l < impl_->weights.layers.size(); ++l)
+    cache->layers.push_back(
+        {Tensor::empty(shape, impl_->device), Tensor::empty(shape, impl_->device)});
+  return cache;
+}
+
+Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const {
+  const LlamaConfig& c = impl_->config;
+  require(impl_->span == StageSpan::whole(c), "decode needs the whole model, not one stage of it");
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t past = cache.length;
+  const int64_t total = past + count;
+  require(count >= 1 && total <= c.context, "{} tokens after {} do not fit the context of {}",
+          count, past, c.context);
+
+  const int64_t q_width = c.heads * c.head_dim();
+  const int64_t k_width = c.kv_heads * c.head_dim();
+  const Tensor x = Tensor::empty({count, c.dim});
+  const Tensor normed = Tensor::empty({count, c.dim});
+  const Tensor inverse_rms = Tensor::empty({count});
+  const Tensor qkv = Tensor::empty({count, q_width + 2 * k_width});
+  const Tensor attention = Tensor::empty({count, q_width});
+  const Tensor logsumexp = Tensor::empty({c.heads, count});
+  const Tensor gate_up = Tensor::empty({count, 2 * c.hidden_dim});
+  const Tensor hidden = Tensor::empty({count, c.hidden_dim});
+  const AttentionShape shape{.batch = 1,
+                             .queries = count,
+                             .keys = total,
+                             .heads = c.heads,
+                             .kv_heads = c.kv_heads,
+                             .head_dim = c.head_dim()};
+
+  embedding_forward(tokens, impl_->weights.embedding.value, x);
+  for (size_t l = 0; l < impl_->weights.layers.size(); ++l) {
+    const LayerWeights& w = impl_->weights.layers[l];
+    const KvCache::Layer& kv = cache.layers[l];
+    rmsnorm_forward(x, w.attention_norm.value, c.norm_eps, normed, inverse_rms);
+    linear_forward(normed, w.qkv.value, qkv);
+    rope(qkv.columns(0, q_width + k_width), impl_->rope_angles, count, past, Rotation::kForward);
+    kv.keys.rows(past, total).copy_from(qkv.columns(q_width, q_width + k_width));
+    kv.values.rows(past, total).copy_from(qkv.columns(q_width + k_width, q_width + 2 * k_width));
+    attention_forward(shape, qkv.columns(0, q_width), kv.keys.rows(0, total),
+                      kv.values.rows(0, total), attention, logsumexp);
+    linear_forward(attention, w.attention_out.value, x, /*accumulate=*/true);
+
+    rmsnorm_forward(x, w.mlp_norm.value, c.norm_eps, normed, inverse_rms);
+    linear_forward(normed, w.gate_up.value, gate_up);
+    swiglu_forward(gate_up, hidden);
+    linear_forward(hidden, w.down.value, x, /*accumulate=*/true);
+  }
+  cache.length = total;
+
+  const Tensor last = normed.rows(count - 1, count);
+  rmsnorm_forward(x.rows(count - 1, count), impl_->weights.norm.value, c.norm_eps, last,
+                  inverse_rms.rows(0, 1));
+  Tensor logits = Tensor::empty({1, c.vocab_size});
+  linear_forward(last, impl_->weights.head.value, logits);
+  return logits.view({c.vocab_size});
+}
+
+}  // namespace lab
