@@ -1,0 +1,189 @@
+# add_lab(01 single_gpu): everything that labs/01_single_gpu needs to be built, run and graded.
+#
+# An *implementation* is one single_gpu.cpp: the student's, the solution's, a mutant's. Each is
+# compiled once (lab01_code_IMPLEMENTATION) and linked into the lab's programs:
+#   lab01_IMPLEMENTATION             the program of labs/01_single_gpu/main.cpp (student, solution)
+#   lab01_rank_IMPLEMENTATION        the rank program of tests/labs/01_single_gpu/rank.cpp
+#   lab01_rank_IMPLEMENTATION_given  the same with given.cpp, if there is one: correct functions in
+#                                    the place of the implementation's weak ones
+# One verdict test, lab01_verdict, judges them all. Students' code is never part of the default
+# build, so a lab that does not compile stops nothing else; building is a fixture of the tests.
+#
+# Entries of ctest, by label:
+#   lab01       lab01.1a ... one per task, lab01.score: the student's own
+#   solution01  the same for the solution, and variant01.NAME: other correct solutions pass
+#   starter01   starter01.1a ...: what nobody has written yet fails by naming its TODO
+#   mutant01    mutant01.NAME: a wrong solution fails, with the message meant for it
+
+include(BuildTest)
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+function(add_lab number name)
+  set(lab lab${number})
+  set(folder ${number}_${name})
+  set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
+  set(starter labs/${folder}/${name}.cpp)
+  lab_read_tasks(${folder} tasks)
+
+  lab_add_test_sources(${lab} ${folder})
+  lab_add_implementation(${lab} ${folder} solution ${solution})
+  lab_add_implementation(${lab} ${folder} student ${CMAKE_SOURCE_DIR}/${starter})
+  target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
+  target_compile_options(${lab}_code_student PRIVATE -Wall)
+  lab_add_program(${lab} ${folder} solution)
+  lab_add_program(${lab} ${folder} student)
+  set_target_properties(${lab}_student PROPERTIES EXCLUDE_FROM_ALL ON)
+
+  # Nothing of a lab can be tested without these.
+  lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
+                     TARGETS ${lab}_verdict ${lab}_ranks_solution)
+  lab_add_task_tests(${lab} solution${number} solution "${tasks}")
+
+  lab_add_build_test(build.${lab}.student LABEL ${lab} FIXTURE ${lab}_student
+                     REQUIRES ${lab}_solution TARGETS ${lab}_ranks_student STUDENT ${lab} ${starter})
+  lab_add_task_tests(${lab} ${lab} student "${tasks}")
+
+  # That a student's file does not compile is no failure of the starter.
+  lab_add_build_test(build.starter${number} LABEL starter${number} FIXTURE ${lab}_starter
+                     REQUIRES ${lab}_solution TARGETS ${lab}_ranks_student STUDENT ${lab} ${starter}
+                     TOLERANT)
+  foreach(task IN LISTS tasks)
+    add_test(NAME starter${number}.${task} COMMAND ${lab}_verdict --starter --task ${task})
+    set_tests_properties(starter${number}.${task} PROPERTIES
+      LABELS starter${number} FIXTURES_REQUIRED "${lab}_solution;${lab}_starter"
+      SKIP_RETURN_CODE 77 TIMEOUT 300)
+  endforeach()
+
+  lab_add_mutants(${lab} ${number} ${folder} ${name} ${solution})
+endfunction()
+
+# The ids of the tasks in labs/FOLDER/points.json.
+function(lab_read_tasks folder result)
+  set(file ${CMAKE_SOURCE_DIR}/labs/${folder}/points.json)
+  set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} json)
+  string(JSON count LENGTH "${json}" tasks)
+  math(EXPR last "${count} - 1")
+  set(tasks "")
+  foreach(i RANGE ${last})
+    string(JSON task GET "${json}" tasks ${i} id)
+    list(APPEND tasks ${task})
+  endforeach()
+  set(${result} "${tasks}" PARENT_SCOPE)
+endfunction()
+
+# The test sources of a lab, compiled once for all implementations: rank*.cpp, given*.cpp and
+# verdict*.cpp of tests/labs/FOLDER, and helpers under any other name.
+function(lab_add_test_sources lab folder)
+  set(tests ${CMAKE_SOURCE_DIR}/tests/labs)
+  file(GLOB sources CONFIGURE_DEPENDS ${tests}/${folder}/*.cpp)
+  foreach(kind IN ITEMS rank given verdict)
+    set(${kind}_sources ${sources})
+    list(FILTER ${kind}_sources INCLUDE REGEX "/${kind}[^/]*$")
+    list(REMOVE_ITEM sources ${${kind}_sources})
+  endforeach()
+
+  add_library(${lab}_test_helpers OBJECT EXCLUDE_FROM_ALL ${sources})
+  target_link_libraries(${lab}_test_helpers PUBLIC lab_grading PRIVATE lab_warnings)
+  foreach(kind IN ITEMS rank given)
+    if(${kind}_sources)
+      add_library(${lab}_test_${kind} OBJECT EXCLUDE_FROM_ALL ${${kind}_sources})
+      target_link_libraries(${lab}_test_${kind} PUBLIC lab_grading PRIVATE lab_warnings)
+    endif()
+  endforeach()
+  add_executable(${lab}_verdict EXCLUDE_FROM_ALL ${tests}/verdict_main.cpp ${verdict_sources})
+  target_compile_definitions(${lab}_verdict PRIVATE LAB_FOLDER="${folder}")
+  target_link_libraries(${lab}_verdict PRIVATE ${lab}_test_helpers lab_grading lab_warnings)
+endfunction()
+
+# One implementation: its code, its rank programs, and the target LAB_ranks_IMPLEMENTATION that
+# builds these.
+function(lab_add_implementation lab folder implementation source)
+  add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
+
+  set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>
+              $<TARGET_OBJECTS:${lab}_test_helpers>)
+  set(programs ${lab}_rank_${implementation})
+  add_executable(${lab}_rank_${implementation} EXCLUDE_FROM_ALL ${objects})
+  if(TARGET ${lab}_test_given)
+    list(APPEND programs ${lab}_rank_${implementation}_given)
+    add_executable(${lab}_rank_${implementation}_given EXCLUDE_FROM_ALL
+                   ${objects} $<TARGET_OBJECTS:${lab}_test_given>)
+  endif()
+  foreach(program IN LISTS programs)
+    target_link_libraries(${program} PRIVATE lab_grading)
+    set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+  endforeach()
+  add_custom_target(${lab}_ranks_${implementation} DEPENDS ${programs})
+endfunction()
+
+# The program of a lab, for what one sees when it runs.
+function(lab_add_program lab folder implementation)
+  if(NOT TARGET ${lab}_main)
+    add_library(${lab}_main OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/labs/${folder}/main.cpp)
+    target_link_libraries(${lab}_main PUBLIC lab_common CLI11::CLI11 nlohmann_json::nlohmann_json
+                                      PRIVATE lab_warnings)
+  endif()
+  add_executable(${lab}_${implementation} $<TARGET_OBJECTS:${lab}_main>
+                                          $<TARGET_OBJECTS:${lab}_code_${implementation}>)
+  target_link_libraries(${lab}_${implementation} PRIVATE lab_common)
+  set_target_properties(${lab}_${implementation} PROPERTIES LINKER_LANGUAGE CXX)
+endfunction()
+
+# One entry per task, PREFIX.TASK, and PREFIX.score behind them.
+function(lab_add_task_tests lab prefix implementation tasks)
+  set(names "")
+  foreach(task IN LISTS tasks)
+    add_test(NAME ${prefix}.${task}
+             COMMAND ${lab}_verdict --implementation ${implementation} --task ${task})
+    list(APPEND names ${prefix}.${task})
+  endforeach()
+  add_test(NAME ${prefix}.score COMMAND ${lab}_verdict --implementation ${implementation} --score)
+  set_tests_properties(${prefix}.score PROPERTIES DEPENDS "${names}")
+  set_tests_properties(${names} ${prefix}.score PROPERTIES
+    LABELS ${prefix} FIXTURES_REQUIRED "${lab}_solution;${lab}_${implementation}" TIMEOUT 300)
+endfunction()
+
+# tests/mutants/FOLDER/NAME.patch: the solution with one mistake. correct_NAME.patch: the solution
+# written differently. Their headers say what the verdict shall find.
+function(lab_add_mutants lab number folder name solution)
+  file(GLOB patches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mutants/${folder}/*.patch)
+  foreach(kind IN ITEMS mutant variant)
+    set(${kind}_targets "")
+  endforeach()
+  foreach(patch IN LISTS patches)
+    get_filename_component(mutant ${patch} NAME_WE)
+    set(source ${CMAKE_BINARY_DIR}/mutants/${folder}/${mutant}.cpp)
+    add_custom_command(
+      OUTPUT ${source}
+      COMMAND ${CMAKE_COMMAND} -D ORIGINAL=${solution} -D PATCH_FILE=${patch} -D RESULT=${source}
+              -D PATCH_PROGRAM=${LAB_PATCH} -P ${CMAKE_SOURCE_DIR}/cmake/ApplyPatch.cmake
+      DEPENDS ${solution} ${patch} ${CMAKE_SOURCE_DIR}/cmake/ApplyPatch.cmake
+      COMMENT "Making mutant ${mutant}" VERBATIM)
+    lab_add_implementation(${lab} ${folder} ${mutant} ${source})
+    if(mutant MATCHES "^correct_(.*)")
+      set(kind variant)
+      set(test variant${number}.${CMAKE_MATCH_1})
+      set(label solution${number})
+    else()
+      set(kind mutant)
+      set(test mutant${number}.${mutant})
+      set(label mutant${number})
+    endif()
+    list(APPEND ${kind}_targets ${lab}_ranks_${mutant})
+    add_test(NAME ${test}
+             COMMAND ${lab}_verdict --implementation ${mutant} --mutant ${patch})
+    set_tests_properties(${test} PROPERTIES
+      LABELS ${label} FIXTURES_REQUIRED "${lab}_solution;${lab}_${kind}s" TIMEOUT 300)
+  endforeach()
+  if(mutant_targets)
+    lab_add_build_test(build.${lab}.mutants LABEL mutant${number} FIXTURE ${lab}_mutants
+                       TARGETS ${mutant_targets})
+  endif()
+  if(variant_targets)
+    lab_add_build_test(build.${lab}.variants LABEL solution${number} FIXTURE ${lab}_variants
+                       TARGETS ${variant_targets})
+  endif()
+endfunction()

@@ -1,0 +1,16 @@
+// Looks through a sentencepiece model before the library does, which trusts what it reads.
+#pragma once
+
+#include <string_view>
+
+namespace lab {
+
+/// What makes `model`, the bytes of a .model file, unsafe to load; an empty string if nothing does.
+///
+/// Such a file is a protocol buffer. sentencepiece 0.1.97 checks its vocabulary, but follows the
+/// offsets of the character map (the trie that normalizes text) wherever they point, and allocates
+/// for as many pieces as the file claims. This function checks just that, and that all parts of a
+/// model are there.
+std::string_view find_model_damage(std::string_view model);
+
+}  // namespace lab

@@ -1,0 +1,84 @@
+// Sampler: in which order a rank reads the sequences of a dataset.
+#include "common/data/sampler.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "common/tensor/error.h"
+
+namespace lab {
+namespace {
+
+/// Spreads every bit of `x` over all bits (the finalizer of SplitMix64; Steele et al., 2014).
+uint64_t mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+/// A number in [0, bound), all equally likely. The standard's distributions would do the same, but
+/// each standard library in its own way.
+uint64_t bounded(std::mt19937_64& random, uint64_t bound) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const uint64_t limit = kMax - kMax % bound;  // a multiple of bound
+  for (;;) {
+    const uint64_t value = random();
+    if (value < limit) return value % bound;
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> epoch_order(int64_t count, uint64_t seed, int64_t epoch) {
+  std::vector<int64_t> order(static_cast<size_t>(std::max<int64_t>(count, 0)));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(mix(mix(seed) ^ static_cast<uint64_t>(epoch)));
+  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[bounded(random, i)]);
+  return order;
+}
+
+Sampler::Sampler(int64_t sequences, uint64_t seed, Shard shard)
+    : sequences_(sequences), seed_(seed), shard_(std::move(shard)) {
+  require(sequences > 0, "there is no sequence to read: the text is shorter than one sequence");
+  begin_epoch(0);
+}
+
+void Sampler::begin_epoch(int64_t epoch) {
+  std::vector<int64_t> order = epoch_order(sequences_, seed_, epoch);
+  if (shard_) order = shard_(order);
+  require(!order.empty(), "this rank's shard of {} sequences is empty", sequences_);
+  for (const int64_t index : order)
+    require(index >= 0 && index < sequences_, "the shard holds sequence {}, but there are {}",
+            index, sequences_);
+  order_ = std::move(order);
+  state_ = {epoch, 0};
+}
+
+std::vector<int64_t> Sampler::next(int64_t count) {
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < count; ++i) {
+    if (state_.position == static_cast<int64_t>(order_.size())) begin_epoch(state_.epoch + 1);
+    indices.push_back(order_[static_cast<size_t>(state_.position++)]);
+  }
+  return indices;
+}
+
+void Sampler::restore(const SamplerState& state) {
+  require(state.epoch >= 0, "cannot go on in epoch {} of the data", state.epoch);
+  const SamplerState before = state_;
+  if (state.epoch != state_.epoch) begin_epoch(state.epoch);
+  const auto size = static_cast<int64_t>(order_.size());
+  if (state.position < 0 || state.position > size) {
+    if (state.epoch != before.epoch) begin_epoch(before.epoch);
+    state_ = before;
+    fail("cannot go on at sequence {} of an epoch of {}: other data, context or number of ranks?",
+         state.position, size);
+  }
+  state_ = state;
+}
+
+}  // namespace lab
