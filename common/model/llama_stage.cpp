@@ -62,10 +62,6 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
     state = std::move(idle.back());
     idle.pop_back();
   }
-  if (!scratch || scratch_rows != batch * length) {
-    scratch.emplace(config, batch, length, device);
-    scratch_rows = batch * length;
-  }
   active_bytes += state->bytes;
   peak_bytes = std::max(peak_bytes, active_bytes);
   return *(in_flight[microbatch] = std::move(state));
@@ -87,7 +83,15 @@ void LlamaStage::Impl::recycle(std::unique_ptr<InFlight> state) {
   idle.push_back(std::move(state));
 }
 
+void LlamaStage::Impl::fit_scratch(const InFlight& state) {
+  const int64_t rows = state.batch * state.length;
+  if (scratch && scratch_rows == rows) return;
+  scratch.emplace(config, state.batch, state.length, device);
+  scratch_rows = rows;
+}
+
 Tensor LlamaStage::Impl::forward(InFlight& state) {
+  fit_scratch(state);
   const LayerShape shape{config, state.batch, state.length};
   for (size_t l = 0; l < weights.layers.size(); ++l)
     layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l], *scratch,
@@ -110,6 +114,7 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
 }
 
 Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient) {
+  fit_scratch(state);
   const int64_t rows = state.batch * state.length;
   // Not part of the microbatch: it may be on its way to another rank when the next one starts.
   const Tensor gradient = Tensor::empty({rows, config.dim}, device);
@@ -190,7 +195,10 @@ void LlamaStage::zero_gradients() {
   if (impl_->weights.tied_here) impl_->weights.head.gradient.fill(0.0F);
 }
 
-const std::vector<Parameter>& LlamaStage::named_parameters() const { return impl_->weights.named; }
+const std::vector<Parameter>& LlamaStage::named_parameters() const {
+  impl_->weights.fold_tied_gradient();
+  return impl_->weights.named;
+}
 
 int64_t LlamaStage::parameter_count() const {
   int64_t count = 0;

@@ -58,8 +58,8 @@ class LlamaStage {
   void discard(int microbatch = 0);
 
   /// Weights and gradients, each one contiguous buffer in the order of `named_parameters` (gaps
-  /// between tensors, for alignment, stay zero). `gradients()` is complete: a tied head's share has
-  /// been added to the embedding's.
+  /// between tensors, for alignment, stay zero). Gradients are complete when they are asked for
+  /// here or by `named_parameters`: a tied head's share has been added to the embedding's.
   Tensor parameters() const;
   Tensor gradients() const;
   void zero_gradients();

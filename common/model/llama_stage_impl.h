@@ -37,6 +37,8 @@ struct LlamaStage::Impl {
   std::unique_ptr<InFlight> end(int microbatch, const char* what);
   void recycle(std::unique_ptr<InFlight> state);
 
+  /// Makes `scratch` fit a microbatch.
+  void fit_scratch(const InFlight& state);
   /// Layers and head, from state.hidden[0] on.
   Tensor forward(InFlight& state);
   /// Gradient [B, T, C] of the stage's input from that of its output; undefined if it embeds.
@@ -50,7 +52,7 @@ struct LlamaStage::Impl {
   Tensor rope_angles;
   std::map<int, std::unique_ptr<InFlight>> in_flight;
   std::vector<std::unique_ptr<InFlight>> idle;  // all of one shape
-  std::optional<LayerScratch> scratch;          // for that shape
+  std::optional<LayerScratch> scratch;          // for microbatches of scratch_rows positions
   int64_t scratch_rows = 0;
   size_t active_bytes = 0;
   size_t peak_bytes = 0;

@@ -8,7 +8,6 @@
 namespace lab {
 
 double gradient_norm(const LlamaStage& stage) {
-  stage.gradients();  // completes a tied head's gradient
   double sum = 0.0;
   for (const Parameter& parameter : stage.named_parameters())
     sum += sum_of_squares(parameter.gradient);

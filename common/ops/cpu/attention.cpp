@@ -26,9 +26,9 @@ Matrix rows_of(const Matrix& m, int64_t first, int64_t last) {
 /// Row of scores -> row of probabilities over its first `visible` entries, the rest zero. Returns
 /// the logarithm of the sum of exponentials.
 float softmax(float* row, int64_t visible, int64_t columns) {
-  float largest = row[0];
+  float largest = row[0];  // not std::max below: it takes references, which keeps loops scalar
 #pragma omp simd reduction(max : largest)
-  for (int64_t j = 0; j < visible; ++j) largest = std::max(largest, row[j]);
+  for (int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
   float sum = 0.0F;
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < visible; ++j) {

@@ -37,15 +37,16 @@ void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
   parallel_for(0, x.rows, [&](int64_t n) {
     const float* gradient = dy.row(n);
     const float* in = x.row(n);
+    const float* w = weight;
     float* out = dx.row(n);
     const float inverse = inverse_rms[n];
     float dot = 0.0F;
 #pragma omp simd reduction(+ : dot)
-    for (int64_t c = 0; c < channels; ++c) dot += gradient[c] * weight[c] * in[c];
+    for (int64_t c = 0; c < channels; ++c) dot += gradient[c] * w[c] * in[c];
     const float mean = dot * inverse * inverse / static_cast<float>(channels);
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c)
-      out[c] += inverse * (gradient[c] * weight[c] - in[c] * mean);
+      out[c] += inverse * (gradient[c] * w[c] - in[c] * mean);
   });
   // Threads share out the channels: each sum is made in the order of the rows.
   parallel_blocks(channels, 64, [&](int64_t first, int64_t last) {
