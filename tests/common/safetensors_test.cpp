@@ -149,15 +149,15 @@ TEST_F(SafetensorsTest, FlippedBitsNeverCrash) {
   write_safetensors(path_, tensors, {{"format", "pt"}});
   const std::string whole = read_all(path_);
   int errors = 0;
-  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+  for (size_t bit = 0; bit < whole.size() * 8; bit += 3) {
     std::string damaged = whole;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
     write_raw(damaged);
     errors += !error().empty();  // anything but lab::Error ends the test
   }
-  EXPECT_GT(errors, 500);  // most of the header matters
+  EXPECT_GT(errors, 200);  // most of the header matters
   std::mt19937 random(1);
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < 300; ++round) {
     std::string damaged = whole;
     for (int i = 0; i < 4; ++i)
       damaged[random() % damaged.size()] = static_cast<char>(random() % 256);

@@ -1,0 +1,174 @@
+// The command line of a training program.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/train/checkpoint_folder.h"
+#include "common/train/main_guard.h"
+#include "common/train/options.h"
+#include "common/train/run_folder.h"
+#include "common/train/training_state.h"
+
+namespace lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Options that decide what a run computes: they cannot change in its middle.
+constexpr std::pair<const char*, const char*> kFixedOnResume[] = {
+    {"seed", "--seed"},
+    {"batch", "--batch"},
+    {"accumulate", "--accumulate"},
+    {"learning_rate", "--lr"},
+    {"warmup", "--warmup"},
+    {"schedule", "--schedule"},
+    {"optimizer", "--optimizer"},
+    {"weight_decay", "--weight-decay"},
+    {"clip", "--clip"},
+    {"dim", "--dim"},
+    {"heads", "--heads"},
+    {"kv_heads", "--kv-heads"},
+    {"layers", "--layers"},
+    {"hidden", "--hidden"},
+    {"context", "--context"},
+    {"tied", "--tied"},
+};
+
+void add_run_options(CLI::App& app, TrainOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
+    return app.add_option(name, value, text)->type_name(type)->group("Run");
+  };
+  add("--steps", options.steps, "N", "optimizer steps")->capture_default_str();
+  add("--seed", options.seed, "N", "of initial weights, order of the data and the story")
+      ->capture_default_str();
+  add("--threads", options.threads, "N", "0: all cores")->capture_default_str();
+  add("--out", options.out, "FOLDER", "of this run; default: the next free one in runs/");
+  app.add_flag("--resume", options.resume, "go on from the newest checkpoint in --out")
+      ->group("Run");
+  add("--checkpoint-every", options.checkpoint_every, "N", "steps; 0: at the end only")
+      ->capture_default_str();
+  add("--validate-every", options.validate_every, "N", "steps; 0: at start and end only")
+      ->capture_default_str();
+  add("--validation-batches", options.validation_batches, "N", "microbatches per validation")
+      ->capture_default_str();
+  add("--prompt", options.prompt, "TEXT", "how the story at the end begins")->capture_default_str();
+  add("--story-tokens", options.story_tokens, "N", "longest story; 0: none")->capture_default_str();
+}
+
+void add_data_options(CLI::App& app, TrainOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
+    return app.add_option(name, value, text)->type_name(type)->group("Data");
+  };
+  add("--data", options.data, "FILE", "stories, each closed by <|endoftext|>; default: shipped");
+  add("--tokenizer", options.tokenizer, "FILE", "a sentencepiece .model; default: shipped");
+  add("--cache", options.cache, "FOLDER", "where the tokenized corpus is kept");
+}
+
+void add_optimization_options(CLI::App& app, TrainOptions& options) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
+    return app.add_option(name, value, text)->type_name(type)->group("Optimization");
+  };
+  const std::map<std::string, Decay> schedules = {{"constant", Decay::kConstant},
+                                                  {"cosine", Decay::kCosine}};
+  const std::map<std::string, OptimizerKind> optimizers = {{"sgd", OptimizerKind::kSgd},
+                                                           {"adam", OptimizerKind::kAdam},
+                                                           {"adamw", OptimizerKind::kAdamW}};
+  add("--batch", options.batch, "N", "sequences per microbatch")->capture_default_str();
+  add("--accumulate", options.accumulate, "N", "microbatches per step")->capture_default_str();
+  add("--lr", options.learning_rate, "X", "peak learning rate")->capture_default_str();
+  add("--warmup", options.warmup, "N", "steps of linear rise; default: a sixteenth of --steps");
+  add("--schedule", options.schedule, "constant|cosine", "after the warm-up; default: cosine")
+      ->transform(CLI::CheckedTransformer(schedules).description(""));
+  add("--optimizer", options.optimizer, "sgd|adam|adamw", "default: adam")
+      ->transform(CLI::CheckedTransformer(optimizers).description(""));
+  add("--weight-decay", options.weight_decay, "X", "of adamw; default: 0.01");
+  add("--clip", options.clip, "X", "largest norm of the gradient; 0: none")->capture_default_str();
+}
+
+void add_model_options(CLI::App& app, TrainOptions& options) {
+  LlamaConfig& model = options.model;
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return app.add_option(name, value, text)->type_name("N")->group("Model");
+  };
+  add("--dim", model.dim, "width of the hidden states")->capture_default_str();
+  add("--heads", model.heads, "attention heads; must divide --dim")->capture_default_str();
+  add("--kv-heads", model.kv_heads, "heads of keys and values; default: --heads");
+  add("--layers", model.layers, "transformer layers")->capture_default_str();
+  add("--hidden", model.hidden_dim, "width inside the MLP; default: 4 * --dim");
+  add("--context", model.context, "tokens per sequence")->capture_default_str();
+  app.add_flag("--tied", model.tied_head, "embedding and head share their weights")->group("Model");
+}
+
+// Reads the command line over what `options` holds; returns which options were given.
+std::set<std::string> parse_over(TrainOptions& options, int argc, const char* const* argv,
+                                 const ProgramInfo& info) {
+  CLI::App app(info.about);
+  app.get_formatter()->column_width(38);
+  add_run_options(app, options);
+  add_data_options(app, options);
+  add_optimization_options(app, options);
+  add_model_options(app, options);
+  if (info.add_options) info.add_options(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw HelpRequested(app.help());
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
+  }
+  std::set<std::string> given;
+  for (const CLI::Option* option : app.get_options())
+    if (option->count() > 0) given.insert(option->get_name());
+  return given;
+}
+
+// Values that follow from others unless they were given.
+void derive(TrainOptions& options, const std::set<std::string>& given) {
+  if (!given.contains("--warmup")) options.warmup = std::max<int64_t>(options.steps, 0) / 16;
+  if (!given.contains("--kv-heads")) options.model.kv_heads = options.model.heads;
+  if (!given.contains("--hidden")) options.model.hidden_dim = 4 * options.model.dim;
+  if (!given.contains("--weight-decay") && options.optimizer == OptimizerKind::kAdamW)
+    options.weight_decay = 0.01;
+}
+
+// The options of the run in `out`, changed by those given now.
+TrainOptions resumed_options(const fs::path& out, int argc, const char* const* argv,
+                             const ProgramInfo& info) {
+  if (out.empty()) throw UsageError("--resume needs --out: the folder of the run to go on with");
+  const auto checkpoints = list_checkpoints(out);
+  require(!checkpoints.empty(), "--resume: there is no checkpoint in {}", out.string());
+  const TrainOptions stored = load_training_state(checkpoints.back()).options;
+
+  TrainOptions options = stored;
+  parse_over(options, argc, argv, info);
+  const nlohmann::json before = options_to_json(stored);
+  const nlohmann::json after = options_to_json(options);
+  const auto text = [](const nlohmann::json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  for (const auto& [key, option] : kFixedOnResume)
+    if (before[key] != after[key])
+      throw UsageError(fmt::format(
+          "{} {} contradicts the run in {}, which has {}; leave the option out or start a new run",
+          option, text(after[key]), out.string(), text(before[key])));
+  return options;
+}
+
+}  // namespace
+
+TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info) {
+  TrainOptions options = default_train_options();
+  const std::set<std::string> given = parse_over(options, argc, argv, info);
+  if (options.resume) {
+    options = resumed_options(options.out, argc, argv, info);
+  } else {
+    derive(options, given);
+    if (!options.out.empty()) check_out_is_free(options.out);
+  }
+  options.validate();
+  options.run_name = info.run_name;
+  for (fs::path* path : {&options.data, &options.tokenizer, &options.cache})
+    *path = fs::absolute(*path);
+  return options;
+}
+
+}  // namespace lab

@@ -1,0 +1,20 @@
+// LlamaConfig as the config.json of a Hugging Face checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "common/model/config.h"
+
+namespace lab {
+
+/// The text of a config.json that transformers' LlamaForCausalLM opens.
+std::string config_to_json(const LlamaConfig& config, int32_t bos, int32_t eos);
+
+/// Reads a config.json, our own or a foreign one. Fields that it leaves out have the defaults of
+/// transformers' LlamaConfig. Throws Error naming the file and the field: not a LLaMA, a size out
+/// of range, or a feature that this model does not have (scaled rotary angles, biases, ...).
+LlamaConfig read_config_json(const std::filesystem::path& path);
+
+}  // namespace lab

@@ -1,0 +1,20 @@
+// Interrupt: lets a run end in good order when the user presses Ctrl-C.
+#pragma once
+
+namespace lab {
+
+/// While it lives, the first SIGINT (Ctrl-C) or SIGTERM is only noted, and the run decides when to
+/// stop; a second one ends the process at once. One object at a time.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  bool requested() const;
+  /// By convention 128 plus the number of the signal: 130 after Ctrl-C.
+  int exit_code() const;
+};
+
+}  // namespace lab

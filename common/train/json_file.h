@@ -1,0 +1,21 @@
+// Small helpers for files in JSON.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace lab {
+
+/// Reads a small JSON file whose top level is an object. Throws Error naming the file: missing,
+/// larger than 16 MiB, not JSON, nested more than 32 deep.
+nlohmann::json read_json_file(const std::filesystem::path& path);
+
+/// The double whose shortest decimal form is that of `value`: 1e-06 instead of 9.99999997e-07.
+double shortest(float value);
+
+/// 16 hexadecimal digits, and back. JSON numbers cannot hold 64 bits everywhere. `from_hex` throws
+/// std::invalid_argument.
+std::string to_hex(uint64_t value);
+uint64_t from_hex(const std::string& text);
+
+}  // namespace lab

@@ -1,0 +1,36 @@
+// How a program of the workbook ends: one line on stderr and an exit code, whatever goes wrong.
+#include "common/train/main_guard.h"
+
+#include <cstdio>
+#include <new>
+
+namespace lab {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+int report(const char* message, int code) {
+  std::fflush(stdout);
+  fmt::print(stderr, "error: {}\n", message);
+  return code;
+}
+
+}  // namespace
+
+int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  try {
+    return body(argc, argv);
+  } catch (const HelpRequested& help) {
+    fmt::print("{}", help.what());
+    return 0;
+  } catch (const UsageError& error) {
+    return report(error.what(), kUsage);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory; try a smaller --batch or model", kFailure);
+  } catch (const std::exception& error) {
+    return report(error.what(), kFailure);
+  }
+}
+
+}  // namespace lab

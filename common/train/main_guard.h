@@ -1,0 +1,32 @@
+// How a program of the workbook ends: one line on stderr and an exit code, whatever goes wrong.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "common/tensor/error.h"
+
+namespace lab {
+
+/// A command line that makes no sense. Exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Not an error: the user asked for a text (--help). Exit code 0.
+class HelpRequested : public std::exception {
+ public:
+  explicit HelpRequested(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
+/// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
+/// and exit code 1 (UsageError: 2).
+int run_main(int argc, char** argv, const std::function<int(int, char**)>& body);
+
+}  // namespace lab

@@ -1,0 +1,57 @@
+// metrics.jsonl: one JSON object a line for every training step.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lab {
+
+/// What is measured in one step.
+struct StepRecord {
+  int64_t step = 0;   // from 1
+  double loss = 0.0;  // of the step's batch, before its update, in nats per token
+  /// Of the validation split, where measured: after the update. In step 1, where it is not due, the
+  /// one before the first update takes its place, so that the file shows where learning began.
+  std::optional<double> val_loss = {};
+  double tokens_per_second = 0.0;
+  double learning_rate = 0.0;
+  double seconds = 0.0;  // of training so far, also before a resume
+
+  bool operator==(const StepRecord&) const = default;
+};
+
+/// One line of the file, without the line break; and back: nothing if it is not such a line.
+std::string to_json_line(const StepRecord& record);
+std::optional<StepRecord> parse_json_line(const std::string& line);
+
+/// The records of a file in order. Lines that cannot be read, such as the last one of a killed run,
+/// are left out. A missing file has none.
+std::vector<StepRecord> read_metrics(const std::filesystem::path& path);
+
+/// Appends to the file; each line is handed to the system at once, so that it can be watched and
+/// survives the process.
+class MetricsFile {
+ public:
+  /// Keeps the records up to `last_step` of an existing file, and drops those of steps that will be
+  /// taken again. Throws Error if the file cannot be written.
+  MetricsFile(const std::filesystem::path& path, int64_t last_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  /// Throws Error when the disk is full.
+  void append(const StepRecord& record);
+
+  const std::vector<StepRecord>& history() const { return history_; }
+
+ private:
+  std::filesystem::path path_;
+  std::FILE* file_ = nullptr;
+  std::vector<StepRecord> history_;
+};
+
+}  // namespace lab

@@ -1,0 +1,83 @@
+// TrainOptions: what a user can choose about a training run, and the command line that says it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "common/model/config.h"
+#include "common/optim/schedule.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lab {
+
+enum class OptimizerKind { kSgd, kAdam, kAdamW };
+
+struct TrainOptions {
+  // Run
+  int64_t steps = 700;  // optimizer steps in all, those before a resume included
+  int64_t seed = 1;
+  std::filesystem::path out;       // empty: the next free folder of runs/
+  std::string run_name = "train";  // runs/007-train
+  bool resume = false;
+  int threads = 0;                 // 0: all cores
+  int64_t checkpoint_every = 200;  // steps; 0: at the end only
+  int64_t validate_every = 100;    // steps; 0: at the start and at the end only
+  int64_t validation_batches = 16;
+  std::string prompt = "Once upon a time";  // of the story at the end
+  int64_t story_tokens = 200;               // at most; 0: no story
+
+  // Data
+  std::filesystem::path data;
+  std::filesystem::path tokenizer;
+  std::filesystem::path cache;
+
+  // Optimization
+  int64_t batch = 3;       // sequences per microbatch
+  int64_t accumulate = 1;  // microbatches per step
+  double learning_rate = 8e-4;
+  int64_t warmup = 0;  // steps
+  Decay schedule = Decay::kCosine;
+  OptimizerKind optimizer = OptimizerKind::kAdam;
+  double weight_decay = 0.0;
+  double clip = 1.0;  // largest norm of the gradient; 0: no clipping
+
+  LlamaConfig model;  // vocab_size is not an option: it is the tokenizer's
+
+  /// The learning rates of the run.
+  LearningRate learning_rates() const;
+
+  /// Throws UsageError naming the first option that is out of range or contradicts another.
+  void validate() const;
+};
+
+/// The folder that this program was built from: where the corpus and the tokenizer are.
+std::filesystem::path source_folder();
+
+/// TrainOptions with the corpus, tokenizer and cache of the source folder.
+TrainOptions default_train_options();
+
+/// What a program says about itself.
+struct ProgramInfo {
+  std::string about;  // first line of --help
+  std::string run_name = "train";
+  /// Adds options of its own; may be empty.
+  std::function<void(CLI::App&)> add_options = {};
+};
+
+/// Reads the command line. Throws HelpRequested for --help, and UsageError for unknown,
+/// contradictory or impossible options. With --resume, options that are not given are those that
+/// the run was started with, and one that contradicts them is an error (all but --steps, --threads,
+/// folders, and how often to validate and save).
+TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info);
+
+/// For the checkpoint; and back, over the defaults. `from_json` throws nlohmann's exceptions.
+nlohmann::json options_to_json(const TrainOptions& options);
+TrainOptions options_from_json(const nlohmann::json& json);
+
+}  // namespace lab

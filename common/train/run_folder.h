@@ -1,0 +1,20 @@
+// Where a run's files go.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace lab {
+
+/// Makes folder `out`, which must not exist or be empty. If `out` is empty, makes the next free
+/// `runs`/NNN-`name`. Returns it. Throws Error if that is not possible.
+std::filesystem::path make_run_folder(const std::filesystem::path& out,
+                                      const std::filesystem::path& runs, const std::string& name);
+
+/// Throws Error unless `out` can become the folder of a new run: nothing is ever overwritten.
+void check_out_is_free(const std::filesystem::path& out);
+
+/// A path as a person would type it: relative if it lies below the current folder.
+std::string display_path(const std::filesystem::path& path);
+
+}  // namespace lab

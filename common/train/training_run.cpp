@@ -1,0 +1,182 @@
+// TrainingRun: the folder of a training run and all that is written there.
+#include "common/train/training_run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/io/files.h"
+#include "common/tensor/error.h"
+#include "common/tensor/parallel.h"
+#include "common/train/checkpoint_folder.h"
+#include "common/train/loss_plot.h"
+#include "common/train/run_folder.h"
+
+namespace lab {
+namespace {
+
+std::string diverged(int64_t step, double learning_rate) {
+  return fmt::format("step {}: training has diverged; try a lower --lr than {}", step,
+                     learning_rate);
+}
+
+TokenizerCopy copy_tokenizer(const Tokenizer& tokenizer) {
+  return {.file = std::string(MappedFile(tokenizer.path()).text()),
+          .bos = tokenizer.bos(),
+          .eos = tokenizer.eos()};
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, int64_t size,
+                                          AdamUpdate update) {
+  if (options.optimizer == OptimizerKind::kSgd) return std::make_unique<Sgd>();
+  return std::make_unique<Adam>(size, AdamConfig{}, update,
+                                static_cast<float>(options.weight_decay));
+}
+
+TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts)
+    : options_(options), parts_(parts), tokenizer_(copy_tokenizer(parts.tokenizer)) {
+  if (options_.resume)
+    resume();
+  else
+    folder_ = make_run_folder(options_.out, source_folder() / "runs", options_.run_name);
+  state_.options = options_;
+  state_.data_fingerprint = parts_.data.fingerprint();
+  seconds_before_ = state_.seconds;
+  saved_step_ = state_.step;
+  print_start();
+  metrics_.emplace(folder_ / "metrics.jsonl", state_.step);
+  progress_.emplace(first_step(), options_.steps);
+  interrupt_.emplace();
+}
+
+TrainingRun::~TrainingRun() {
+  if (state_.step > 0) return;
+  std::error_code ignored;
+  std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
+  std::filesystem::remove(folder_, ignored);  // does nothing if something else is in it
+}
+
+void TrainingRun::resume() {
+  folder_ = options_.out;
+  remove_unfinished_checkpoints(folder_);
+  const std::filesystem::path checkpoint = find_checkpoint(folder_);
+  state_ = load_training_state(checkpoint);
+  require(state_.data_fingerprint == parts_.data.fingerprint(),
+          "--resume: the run in {} was trained on another corpus or with another tokenizer than {} "
+          "and {}",
+          folder_.string(), options_.data.string(), options_.tokenizer.string());
+  require(state_.step < options_.steps,
+          "--resume: the run in {} has done its {} steps; to go on, give it more with --steps",
+          folder_.string(), state_.step);
+  load_for_training(checkpoint, parts_.model, parts_.optimizer);
+  parts_.optimizer.set_steps(state_.optimizer_steps);
+  parts_.sampler.restore(state_.sampler);
+  fmt::print("resuming after step {} from {}\n", state_.step, display_path(checkpoint));
+  if (state_.options.steps != options_.steps && options_.schedule == Decay::kCosine)
+    fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", options_.steps,
+               state_.options.steps);
+}
+
+void TrainingRun::print_start() const {
+  const LlamaConfig& config = parts_.model.config();
+  fmt::print("model   {} weights, {} layers, vocabulary {}\n",
+             format_count(parts_.model.parameter_count()), config.layers,
+             format_count(config.vocab_size));
+  fmt::print("corpus  {} stories, {} tokens; {} stories are held out for validation\n",
+             format_count(parts_.data.story_count(Split::kTrain)),
+             format_count(parts_.data.token_count(Split::kTrain)),
+             format_count(parts_.data.story_count(Split::kValidation)));
+  fmt::print("step    {} x {} sequences of {} tokens; threads: {}\n", options_.accumulate,
+             options_.batch, config.context, thread_count());
+  fmt::print("folder  {}\n", display_path(folder_));
+  std::fflush(stdout);
+}
+
+bool TrainingRun::goes_on(int64_t step) const {
+  return step <= options_.steps && !interrupt_->requested();
+}
+
+bool TrainingRun::validation_due(int64_t step) const {
+  return step == options_.steps ||
+         (options_.validate_every > 0 && step % options_.validate_every == 0);
+}
+
+void TrainingRun::record_start(std::optional<double> validation_loss) {
+  state_.first_validation_loss = validation_loss;
+  if (validation_loss)
+    progress_->note(
+        fmt::format("step 0/{}  validation loss {:.3f}", options_.steps, *validation_loss));
+  else
+    progress_->note("note: the corpus is too small for a validation split of one sequence");
+  progress_.emplace(first_step(), options_.steps);  // the time left is counted from here
+}
+
+void TrainingRun::record(StepRecord record) {
+  require(std::isfinite(record.loss) && std::isfinite(record.val_loss.value_or(0.0)),
+          "{} (the loss is {})", diverged(record.step, options_.learning_rate), record.loss);
+  record.seconds = seconds_before_ + stopwatch_.seconds();
+  if (record.step == 1 && !record.val_loss) record.val_loss = state_.first_validation_loss;
+  metrics_->append(record);
+  state_.step = record.step;
+  state_.seconds = record.seconds;
+  state_.last_loss = record.loss;
+  progress_->update(record);
+  if (record.val_loss && validation_due(record.step))
+    progress_->note(fmt::format("step {}/{}  validation loss {:.3f}", record.step, options_.steps,
+                                *record.val_loss));
+}
+
+bool TrainingRun::checkpoint_due(int64_t step) const {
+  return step == options_.steps || interrupt_->requested() ||
+         (options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0);
+}
+
+void TrainingRun::check_weights() const {
+  const std::span<const float> weights = parts_.model.parameters().values();
+  const bool finite = std::all_of(weights.begin(), weights.end(),
+                                  [](float weight) { return std::isfinite(weight); });
+  require(finite, "{} (weights are no longer numbers; no checkpoint is written)",
+          diverged(state_.step, options_.learning_rate));
+}
+
+void TrainingRun::save_checkpoint() {
+  check_weights();
+  state_.optimizer_steps = parts_.optimizer.steps();
+  state_.sampler = parts_.sampler.state();
+  lab::save_checkpoint(folder_, state_, parts_.model, parts_.optimizer, tokenizer_);
+  saved_step_ = state_.step;
+  write_plot();
+}
+
+void TrainingRun::write_plot() const {
+  const std::string title = folder_.filename().string() + ": loss over the course of training";
+  write_file(folder_ / "loss.svg", loss_plot_svg(metrics_->history(), title));
+}
+
+int TrainingRun::finish() {
+  progress_->finish();
+  if (saved_step_ < state_.step) save_checkpoint();
+  const std::string folder = display_path(folder_);
+  const int exit_code = state_.step < options_.steps ? interrupt_->exit_code() : 0;
+  interrupt_.reset();
+  if (exit_code != 0 && state_.step == 0) {
+    fmt::print("\nstopped before the first step\n");
+    return exit_code;
+  }
+  if (exit_code != 0) {
+    fmt::print("\nstopped after step {}; to go on: the same program with --resume --out {}\n",
+               state_.step, folder);
+    return exit_code;
+  }
+  const auto& history = metrics_->history();
+  fmt::print("\n{} steps in {}", state_.step, format_duration(state_.seconds));
+  if (!history.empty() && history.back().val_loss && state_.first_validation_loss)
+    fmt::print("; validation loss from {:.3f} to {:.3f}", *state_.first_validation_loss,
+               *history.back().val_loss);
+  fmt::print("\nloss curve  {}/loss.svg\nmetrics     {}/metrics.jsonl\ncheckpoint  {}/{}\n", folder,
+             folder, folder, checkpoint_name(state_.step));
+  return 0;
+}
+
+}  // namespace lab

@@ -1,0 +1,24 @@
+// Validation loss: how well the model predicts stories that it has never learnt from.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "common/data/token_dataset.h"
+#include "common/model/llama_stage.h"
+#include "common/train/options.h"
+
+namespace lab {
+
+/// The causal language-model loss of a microbatch, as lab 01 writes it: the sum of the
+/// cross-entropies divided by `total_targets`. It may overwrite the logits.
+using LossFunction = double (*)(const Tensor& logits, const TokenBatch& batch,
+                                int64_t total_targets);
+
+/// Mean loss per token over `options.validation_batches` microbatches, spread evenly over the
+/// validation split: the same ones at every call. Nothing if the split is shorter than one
+/// sequence. Changes neither weights nor gradients.
+std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
+                                      const TrainOptions& options, LossFunction loss);
+
+}  // namespace lab

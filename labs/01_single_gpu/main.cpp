@@ -1,0 +1,92 @@
+// Lab 01 · trains a LLaMA on one device. This program is given; what it calls from single_gpu.h is
+// yours.
+//
+// Seven places make up every training loop. The labs to come cut in at one or the other of them to
+// spread the work over several devices; the comments below mark them.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "common/data/sampler.h"
+#include "common/data/token_dataset.h"
+#include "common/data/tokenizer.h"
+#include "common/model/llama_stage.h"
+#include "common/tensor/parallel.h"
+#include "common/train/generate.h"
+#include "common/train/main_guard.h"
+#include "common/train/options.h"
+#include "common/train/training_run.h"
+#include "common/train/validation.h"
+#include "labs/01_single_gpu/single_gpu.h"
+
+namespace {
+
+using namespace lab;
+
+void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
+  GenerateOptions story;
+  story.prompt = options.prompt;
+  story.max_tokens = options.story_tokens;
+  story.sampling.seed = static_cast<uint64_t>(options.seed);
+  if (story.max_tokens == 0) return;
+  fmt::print("\nA story:\n\n");
+  generate(model, tokenizer, story, print_text);
+  fmt::print("\n");
+}
+
+int train(int argc, char** argv) {
+  const TrainOptions options = parse_train_options(
+      argc, argv, {.about = "Trains a LLaMA that tells stories, on one device."});
+  set_thread_count(options.threads);
+  const auto seed = static_cast<uint64_t>(options.seed);
+
+  // 1 · Input: stories as sequences of tokens, in an order that the seed decides.
+  const Tokenizer tokenizer(options.tokenizer);
+  const TokenDataset data(options.data, tokenizer, options.cache);
+  const int64_t length = options.model.context;
+  Sampler sampler(data.sequence_count(Split::kTrain, length), seed);
+
+  // 2 · Model: weights that the seed decides, and the optimizer that will change them.
+  LlamaConfig config = options.model;
+  config.vocab_size = tokenizer.vocab_size();
+  LlamaStage model(config, StageSpan::whole(config), Device::kCpu, seed);
+  const auto optimizer = make_optimizer(options, model.parameters().numel(), lab01::adam_update);
+
+  TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data});
+  const LearningRate learning_rate = options.learning_rates();
+  if (run.first_step() == 1)
+    run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss));
+
+  // 3 · Loop: one optimizer step after the other.
+  for (int64_t step = run.first_step(); run.goes_on(step); ++step) {
+    const Stopwatch stopwatch;
+    std::vector<TokenBatch> microbatches;
+    for (int64_t i = 0; i < options.accumulate; ++i)
+      microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
+
+    // 4 · Gradient aggregation: on one device, over the microbatches of the step only.
+    // 5 · Loss: each position's prediction against the token that really came next.
+    StepRecord record{.step = step, .learning_rate = learning_rate.at(step)};
+    record.loss = lab01::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
+                                    learning_rate.at(step), options.clip);
+
+    // 6 · Metrics: is it learning, and how fast?
+    const auto tokens = static_cast<double>(options.accumulate * options.batch * length);
+    record.tokens_per_second = tokens / stopwatch.seconds();
+    if (run.validation_due(step))
+      record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss);
+    run.record(record);
+
+    // 7 · Checkpoint: all that is needed to go on from here as if nothing had happened.
+    if (run.checkpoint_due(step)) run.save_checkpoint();
+  }
+
+  const int exit_code = run.finish();
+  if (exit_code == 0) tell_story(model, tokenizer, options);
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return lab::run_main(argc, argv, train); }

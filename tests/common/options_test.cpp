@@ -1,0 +1,283 @@
+// The command line: defaults, derived values, contradictions, and what --resume takes over.
+#include "common/train/options.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/train/checkpoint_folder.h"
+#include "common/train/main_guard.h"
+#include "common/train/run_folder.h"
+#include "common/train/training_state.h"
+#include "tests/common/temp_folder.h"
+
+namespace lab {
+namespace {
+
+TrainOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "train");
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
+                             {.about = "A test."});
+}
+
+std::string error_of(const std::vector<const char*>& arguments) {
+  try {
+    parse(arguments);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
+  const TrainOptions options = parse({});
+  EXPECT_EQ(options.model, LlamaConfig{});
+  EXPECT_EQ(options.batch, 3);
+  EXPECT_EQ(options.accumulate, 1);
+  EXPECT_EQ(options.learning_rate, 8e-4);
+  EXPECT_EQ(options.schedule, Decay::kCosine);
+  EXPECT_EQ(options.optimizer, OptimizerKind::kAdam);
+  EXPECT_EQ(options.warmup, options.steps / 16);
+  EXPECT_TRUE(options.data.is_absolute());
+  EXPECT_EQ(options.data.filename(), "stories.txt");
+  EXPECT_EQ(options.tokenizer.filename(), "tokenizer.model");
+}
+
+TEST(Options, EveryOptionArrives) {
+  const TrainOptions options = parse({"--steps",
+                                      "10",
+                                      "--seed",
+                                      "7",
+                                      "--threads",
+                                      "2",
+                                      "--batch",
+                                      "4",
+                                      "--accumulate",
+                                      "5",
+                                      "--lr",
+                                      "0.01",
+                                      "--warmup",
+                                      "3",
+                                      "--schedule",
+                                      "constant",
+                                      "--optimizer",
+                                      "adamw",
+                                      "--clip",
+                                      "0",
+                                      "--weight-decay",
+                                      "0.2",
+                                      "--checkpoint-every",
+                                      "11",
+                                      "--validate-every",
+                                      "12",
+                                      "--validation-batches",
+                                      "13",
+                                      "--prompt",
+                                      "Tom",
+                                      "--dim",
+                                      "64",
+                                      "--heads",
+                                      "4",
+                                      "--kv-heads",
+                                      "2",
+                                      "--layers",
+                                      "3",
+                                      "--hidden",
+                                      "100",
+                                      "--context",
+                                      "32",
+                                      "--tied",
+                                      "--data",
+                                      "d.txt",
+                                      "--tokenizer",
+                                      "t.model",
+                                      "--cache",
+                                      "c",
+                                      "--story-tokens",
+                                      "9"});
+  EXPECT_EQ(options.steps, 10);
+  EXPECT_EQ(options.seed, 7);
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.batch, 4);
+  EXPECT_EQ(options.accumulate, 5);
+  EXPECT_EQ(options.learning_rate, 0.01);
+  EXPECT_EQ(options.warmup, 3);
+  EXPECT_EQ(options.schedule, Decay::kConstant);
+  EXPECT_EQ(options.optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(options.clip, 0.0);
+  EXPECT_EQ(options.weight_decay, 0.2);
+  EXPECT_EQ(options.checkpoint_every, 11);
+  EXPECT_EQ(options.validate_every, 12);
+  EXPECT_EQ(options.validation_batches, 13);
+  EXPECT_EQ(options.prompt, "Tom");
+  EXPECT_EQ(options.story_tokens, 9);
+  EXPECT_EQ(options.data, std::filesystem::absolute("d.txt"));
+  EXPECT_EQ(options.tokenizer, std::filesystem::absolute("t.model"));
+  EXPECT_EQ(options.cache, std::filesystem::absolute("c"));
+  EXPECT_EQ(options.model, (LlamaConfig{.dim = 64,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .layers = 3,
+                                        .hidden_dim = 100,
+                                        .context = 32,
+                                        .tied_head = true}));
+  // What a checkpoint stores says the same.
+  EXPECT_EQ(options_to_json(options_from_json(options_to_json(options))), options_to_json(options));
+  EXPECT_EQ(options_from_json(options_to_json(options)).model, options.model);
+}
+
+TEST(Options, SomeValuesFollowFromOthers) {
+  const TrainOptions options = parse({"--dim", "64", "--heads", "4", "--optimizer", "adamw"});
+  EXPECT_EQ(options.model.kv_heads, 4);
+  EXPECT_EQ(options.model.hidden_dim, 256);
+  EXPECT_EQ(options.weight_decay, 0.01);
+}
+
+TEST(Options, LearningRatesFollowTheOptions) {
+  const LearningRate rates =
+      parse({"--steps", "100", "--lr", "0.5", "--warmup", "10"}).learning_rates();
+  EXPECT_EQ(rates.peak, 0.5F);
+  EXPECT_EQ(rates.warmup_steps, 10);
+  EXPECT_EQ(rates.total_steps, 100);
+  EXPECT_EQ(rates.decay, Decay::kCosine);
+}
+
+struct Wrong {
+  const char* name;
+  std::vector<const char*> arguments;
+  const char* message;
+};
+
+class WrongOptions : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongOptions, AreRefusedInOneLine) {
+  const std::string error = error_of(GetParam().arguments);
+  EXPECT_NE(error.find(GetParam().message), std::string::npos) << "it says: " << error;
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, WrongOptions,
+    testing::Values(
+        Wrong{"unknown", {"--stepz", "3"}, "--stepz"}, Wrong{"word", {"story.txt"}, "story.txt"},
+        Wrong{"value_missing", {"--steps"}, "--steps"},
+        Wrong{"not_a_number", {"--steps", "many"}, "--steps"},
+        Wrong{"beyond_64_bits", {"--steps", "99999999999999999999"}, "--steps"},
+        Wrong{"steps_0", {"--steps", "0"}, "--steps 0"},
+        Wrong{"steps_negative", {"--steps", "-5"}, "--steps -5"},
+        Wrong{"seed_negative", {"--seed", "-1"}, "--seed -1"},
+        Wrong{"batch_0", {"--batch", "0"}, "--batch 0"},
+        Wrong{"accumulate_0", {"--accumulate", "0"}, "--accumulate 0"},
+        Wrong{"threads", {"--threads", "-1"}, "--threads -1"},
+        Wrong{"lr_0", {"--lr", "0"}, "--lr 0"}, Wrong{"lr_nan", {"--lr", "nan"}, "--lr nan"},
+        Wrong{"clip_negative", {"--clip", "-1"}, "--clip -1"},
+        Wrong{"warmup_too_long", {"--steps", "10", "--warmup", "11"}, "--warmup 11"},
+        Wrong{"schedule", {"--schedule", "linear"}, "--schedule"},
+        Wrong{"optimizer", {"--optimizer", "lion"}, "--optimizer"},
+        Wrong{"decay_with_adam", {"--weight-decay", "0.1"}, "adamw"},
+        Wrong{"decay_with_sgd", {"--optimizer", "sgd", "--weight-decay", "0.1"}, "adamw"},
+        Wrong{"heads", {"--heads", "5"}, "5 heads do not divide dim 288"},
+        Wrong{"kv_heads", {"--kv-heads", "4"}, "4 kv_heads do not divide 6 heads"},
+        Wrong{"layers_0", {"--layers", "0"}, "layers is 0"},
+        Wrong{"context_1", {"--context", "1"}, "--context 1"},
+        Wrong{"resume_what", {"--resume"}, "--resume needs --out"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Options, HelpIsGrouped) {
+  try {
+    parse({"--help"});
+    FAIL() << "no help";
+  } catch (const HelpRequested& help) {
+    const std::string text = help.what();
+    for (const char* part : {"A test.", "Run:", "Data:", "Optimization:", "Model:", "--resume"})
+      EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+}
+
+class RunFolderTest : public testing::Test {
+ protected:
+  // Parses with --out and returns the message of the Error, "" if there is none.
+  std::string error_with_out(std::vector<const char*> more = {}) {
+    more.insert(more.end(), {"--out", out_.c_str()});
+    try {
+      parse(more);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  // A checkpoint that has nothing but the state of training.
+  void make_checkpoint(const TrainOptions& options) {
+    publish_checkpoint(out_, 5, [&](const auto& folder) {
+      save_training_state(folder, {.step = 5, .options = options});
+    });
+  }
+
+  TempFolder folder_;
+  std::filesystem::path out_ = folder_.path() / "run";
+};
+
+TEST_F(RunFolderTest, AFolderInUseIsRefused) {
+  EXPECT_EQ(error_with_out(), "");
+  std::filesystem::create_directory(out_);
+  EXPECT_EQ(error_with_out(), "") << "an empty folder is free";
+  std::ofstream(out_ / "thesis.txt") << "mine";
+  EXPECT_NE(error_with_out().find("not empty"), std::string::npos);
+  EXPECT_NE(error_with_out({"--resume"}).find("there is no checkpoint"), std::string::npos);
+  out_ = out_ / "thesis.txt";
+  EXPECT_NE(error_with_out().find("not a folder"), std::string::npos);
+}
+
+TEST_F(RunFolderTest, RunsAreNumbered) {
+  EXPECT_EQ(make_run_folder({}, out_, "train"), out_ / "001-train");
+  EXPECT_EQ(make_run_folder({}, out_, "lab02"), out_ / "002-lab02");
+  std::filesystem::create_directory(out_ / "041-old");
+  EXPECT_EQ(make_run_folder({}, out_, "train"), out_ / "042-train");
+  std::ofstream(out_ / "file") << "";
+  EXPECT_THROW(make_run_folder(out_ / "file" / "below", {}, ""), Error);
+}
+
+TEST_F(RunFolderTest, ResumeTakesOverWhatIsNotGiven) {
+  make_checkpoint(parse({"--steps", "40", "--dim", "64", "--heads", "4", "--lr", "0.25"}));
+  const TrainOptions options = parse({"--resume", "--out", out_.c_str(), "--threads", "1"});
+  EXPECT_EQ(options.steps, 40);
+  EXPECT_EQ(options.model.dim, 64);
+  EXPECT_EQ(options.model.hidden_dim, 256);
+  EXPECT_EQ(options.learning_rate, 0.25);
+  EXPECT_EQ(options.warmup, 2);
+  EXPECT_EQ(options.threads, 1);
+  EXPECT_TRUE(options.resume);
+  EXPECT_EQ(parse({"--resume", "--out", out_.c_str(), "--steps", "80"}).steps, 80);
+  EXPECT_EQ(parse({"--resume", "--out", out_.c_str(), "--lr", "0.25"}).learning_rate, 0.25);
+}
+
+TEST_F(RunFolderTest, ResumeRefusesAContradiction) {
+  make_checkpoint(parse({"--dim", "64", "--heads", "4"}));
+  const std::string error = error_with_out({"--resume", "--dim", "128"});
+  EXPECT_NE(error.find("--dim 128 contradicts the run"), std::string::npos) << error;
+  EXPECT_NE(error.find("has 64"), std::string::npos) << error;
+  for (const auto& more :
+       std::vector<std::vector<const char*>>{{"--resume", "--seed", "2"},
+                                             {"--resume", "--batch", "1"},
+                                             {"--resume", "--schedule", "constant"},
+                                             {"--resume", "--optimizer", "sgd"},
+                                             {"--resume", "--tied"},
+                                             {"--resume", "--context", "64"}})
+    EXPECT_NE(error_with_out(more).find("contradicts the run"), std::string::npos) << more[1];
+}
+
+TEST(MainGuard, TurnsExceptionsIntoExitCodes) {
+  const auto code = [](const std::function<int(int, char**)>& body) {
+    return run_main(0, nullptr, body);
+  };
+  EXPECT_EQ(code([](int, char**) { return 7; }), 7);
+  EXPECT_EQ(code([](int, char**) -> int { fail("broken"); }), 1);
+  EXPECT_EQ(code([](int, char**) -> int { throw UsageError("unclear"); }), 2);
+  EXPECT_EQ(code([](int, char**) -> int { throw std::bad_alloc(); }), 1);
+  EXPECT_EQ(code([](int, char**) -> int { throw HelpRequested("help\n"); }), 0);
+}
+
+}  // namespace
+}  // namespace lab
