@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 #include "common/data/token_cache.h"
 #include "common/data/token_dataset.h"
 #include "common/tensor/error.h"
+#include "common/tensor/parallel.h"
 
 namespace lab {
 namespace {
@@ -115,20 +115,12 @@ std::vector<Story> read_batch(StoryReader& reader) {
 std::vector<std::vector<int32_t>> tokenize(std::span<const Story> stories,
                                            const Tokenizer& tokenizer) {
   std::vector<std::vector<int32_t>> result(stories.size());
-  std::exception_ptr failure;  // exceptions must not leave the parallel loop
-#pragma omp parallel for schedule(dynamic, 8)
-  for (size_t i = 0; i < stories.size(); ++i) {
-    try {
-      std::vector<int32_t>& tokens = result[i];
-      tokens = tokenizer.encode(stories[i].text);
-      tokens.insert(tokens.begin(), tokenizer.bos());
-      tokens.push_back(tokenizer.eos());
-    } catch (...) {
-#pragma omp critical(lab_tokenize_failure)
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  parallel_for(0, static_cast<int64_t>(stories.size()), [&](int64_t i) {
+    std::vector<int32_t>& tokens = result[static_cast<size_t>(i)];
+    tokens = tokenizer.encode(stories[static_cast<size_t>(i)].text);
+    tokens.insert(tokens.begin(), tokenizer.bos());
+    tokens.push_back(tokenizer.eos());
+  });
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 
 namespace lab {
 
@@ -14,11 +15,21 @@ void set_thread_count(int threads);
 
 /// Calls body(i) for every i in [begin, end), on all threads, in contiguous equal shares. Which
 /// thread computes an index never changes what is computed, so results do not depend on timing.
-/// Inside another parallel loop it runs on the calling thread. `body` must not throw.
+/// Inside another parallel loop it runs on the calling thread. If `body` throws, the first
+/// exception is thrown again when all threads are done.
 template <typename Body>
 void parallel_for(int64_t begin, int64_t end, const Body& body) {
+  std::exception_ptr failure;  // an exception must not leave an OpenMP loop
 #pragma omp parallel for schedule(static) if (end - begin > 1)
-  for (int64_t i = begin; i < end; ++i) body(i);
+  for (int64_t i = begin; i < end; ++i) {
+    try {
+      body(i);
+    } catch (...) {
+#pragma omp critical(lab_parallel_failure)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 /// Cuts [0, count) into blocks of `block` elements and calls body(first, last) for each, on all
