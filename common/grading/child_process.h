@@ -1,0 +1,53 @@
+// ChildProcess: a program that cannot outlive the one that started it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lab::grading {
+
+/// Runs a program in a process group of its own, so that whatever it starts can be ended with it.
+/// It is killed by `end`, by the destructor, and by the kernel should this process die. Standard
+/// output and error are captured together, of long output the end.
+class ChildProcess {
+ public:
+  /// `environment`: on top of this process's own. Throws Error if the program cannot be started.
+  ChildProcess(const std::vector<std::string>& command,
+               const std::map<std::string, std::string>& environment);
+  ~ChildProcess() { end(); }
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  /// To poll for output; -1 once all of it has come.
+  int output_descriptor() const { return output_; }
+  /// Takes over the output that is there, without waiting; to be called often, since a program
+  /// whose output nobody reads stands still.
+  void read_output();
+  const std::string& output() const { return text_; }
+
+  /// False from the moment when it has ended by itself; then its group has been ended as well.
+  bool running();
+  /// Kills the whole group if it still runs.
+  void end();
+
+  /// As from waitpid; valid when it no longer runs.
+  int wait_status() const { return wait_status_; }
+  /// Processor time it used; valid when it no longer runs.
+  double cpu_seconds() const { return cpu_seconds_; }
+
+ private:
+  void reap();
+
+  pid_t pid_ = -1;
+  bool running_ = false;
+  int output_ = -1;
+  std::string text_;
+  int wait_status_ = 0;
+  double cpu_seconds_ = 0;
+};
+
+}  // namespace lab::grading

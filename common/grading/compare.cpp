@@ -1,0 +1,117 @@
+// Tolerances, known mistakes, constant factors.
+#include "common/grading/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lab::grading {
+namespace {
+
+// Numbers that come from a known mistake match its formula to this; two different mistakes lie
+// further apart in the tests' inputs.
+constexpr double kMistakeFraction = 1e-4;
+
+double tolerance_at(const Expected& expected, size_t i) {
+  return expected.tolerance.size() == 1 ? expected.tolerance[0] : expected.tolerance[i];
+}
+
+bool is_right(const std::vector<double>& got, const Expected& expected) {
+  for (size_t i = 0; i < got.size(); ++i)  // written so that NaN is not right
+    if (!(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i))) return false;
+  return true;
+}
+
+bool matches(const std::vector<double>& got, const std::vector<double>& wrong,
+             const Expected& expected) {
+  if (got.size() != wrong.size()) return false;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double slack = tolerance_at(expected, i) + kMistakeFraction * std::abs(wrong[i]);
+    if (!(std::abs(got[i] - wrong[i]) <= slack)) return false;
+  }
+  return true;
+}
+
+bool all_finite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+}
+
+/// The factor that brings `expected` closest to `got`; 0 if there is none.
+double best_factor(const std::vector<double>& got, const std::vector<double>& expected) {
+  double products = 0;
+  double squares = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    products += got[i] * expected[i];
+    squares += expected[i] * expected[i];
+  }
+  return squares > 0 ? products / squares : 0.0;
+}
+
+std::string diagnosis(const std::vector<double>& got, const Expected& expected) {
+  for (const Mistake& mistake : expected.mistakes)
+    if (matches(got, mistake.values, expected)) return mistake.message;
+  if (!all_finite(got))
+    return expected.if_not_finite.empty() ? expected.what + ": not finite" : expected.if_not_finite;
+  if (largest_magnitude(got) == 0.0 && largest_magnitude(expected.values) > 0.0)
+    return expected.what + (got.size() == 1 ? ": zero" : ": all zero");
+  const double factor = best_factor(got, expected.values);
+  std::vector<double> multiple = expected.values;
+  for (double& value : multiple) value *= factor;
+  if (got.size() > 1 && factor != 0.0 && matches(got, multiple, expected))
+    return fmt::format("{}: {:.4g} times what they should be", expected.what, factor);
+  size_t wrong = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
+  if (got.size() == 1) return expected.what + ": wrong";
+  return fmt::format("{}: {} of {} numbers are wrong", expected.what, wrong, got.size());
+}
+
+/// The element that exceeds its tolerance by most.
+size_t worst(const std::vector<double>& got, const Expected& expected) {
+  size_t worst = 0;
+  double most = -1.0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(got[i])) return i;
+    const double excess =
+        std::abs(got[i] - expected.values[i]) / (tolerance_at(expected, i) + 1e-300);
+    if (excess > most) {
+      most = excess;
+      worst = i;
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+std::string difference(const std::vector<double>& got, const Expected& expected) {
+  if (got.size() != expected.values.size())
+    return fmt::format("{}: {} numbers were returned, there should be {}", expected.what,
+                       got.size(), expected.values.size());
+  if (is_right(got, expected)) return "";
+  const size_t i = worst(got, expected);
+  const std::string name = expected.name ? expected.name(i) : "";
+  return fmt::format("{}\n{}{}got {:.7g}, expected {:.7g}", diagnosis(got, expected), name,
+                     name.empty() ? "" : ": ", got[i], expected.values[i]);
+}
+
+std::vector<double> to_doubles(const Tensor& tensor) {
+  const std::span<float> values = tensor.values();
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> relative_tolerance(const std::vector<double>& values, double fraction,
+                                       double floor) {
+  std::vector<double> tolerance = values;
+  for (double& t : tolerance) t = fraction * std::max(std::abs(t), floor);
+  return tolerance;
+}
+
+double largest_magnitude(const std::vector<double>& values) {
+  double largest = 0;
+  for (double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+}  // namespace lab::grading

@@ -1,0 +1,86 @@
+// Putting results into words and points.
+#include "common/grading/score.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+namespace lab::grading {
+namespace {
+
+std::string indented(const std::string& text, const std::string& margin) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += margin + line + "\n";
+  return result;
+}
+
+bool told_before(const TaskResult& result, size_t failure) {
+  return std::any_of(
+      result.failures.begin(), result.failures.begin() + static_cast<std::ptrdiff_t>(failure),
+      [&](const Failure& other) { return other.message == result.failures[failure].message; });
+}
+
+std::string state(const TaskResult& result) {
+  if (!result.graded()) return "not graded";
+  if (result.passed()) return "passed";
+  return fmt::format("{} of {} tests failed", result.failures.size(), result.tests);
+}
+
+}  // namespace
+
+std::string task_report(const LabPoints& points, const TaskResult& result) {
+  const Task& task = points.task(result.task);
+  std::string report;
+  const auto out = std::back_inserter(report);
+  if (!result.graded()) {
+    fmt::format_to(out, "task {} · {}: not graded, run again: {}\n", task.id, task.title,
+                   result.not_graded);
+    return report;
+  }
+  for (size_t i = 0; i < result.failures.size(); ++i) {
+    if (told_before(result, i)) continue;
+    fmt::format_to(out, "task {} · {}\n{}\n", task.id, result.failures[i].test,
+                   indented(result.failures[i].message, "  "));
+  }
+  if (!result.passed()) fmt::format_to(out, "{}\nhint: {}\n\n", points.place(task), task.hint);
+  fmt::format_to(out, "task {} · {}: {}/{} ({})\n", task.id, task.title,
+                 result.passed() ? task.points : 0, task.points, state(result));
+  return report;
+}
+
+Score score(const LabPoints& points, const std::map<std::string, TaskResult>& results) {
+  Score score;
+  std::string failures;
+  std::string table;
+  const Task* next = nullptr;
+  for (const Task& task : points.tasks) {
+    const auto found = results.find(task.id);
+    const TaskResult result = found != results.end()
+                                  ? found->second
+                                  : TaskResult{.task = task.id, .not_graded = "not run"};
+    const int reached = result.passed() ? task.points : 0;
+    score.points += reached;
+    score.graded = score.graded && result.graded();
+    if (next == nullptr && !result.passed()) next = &task;
+    for (size_t i = 0; i < result.failures.size(); ++i)
+      if (!told_before(result, i))
+        failures += fmt::format("  task {} · {}\n{}", task.id, result.failures[i].test,
+                                indented(result.failures[i].diagnosis(), "    "));
+    if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
+    table += fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title, reached,
+                         task.points, state(result));
+  }
+  if (!failures.empty()) score.report = "what to mend:\n" + failures + "\n";
+  score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);
+  if (next != nullptr) score.report += fmt::format("next: {}\n", points.place(*next));
+  score.report +=
+      score.graded ? fmt::format("\nlab {}: {}/{}\n", points.number, score.points, points.total())
+                   : fmt::format("\nlab {}: not graded, run again: ctest -L '^lab{}$'\n",
+                                 points.number, points.number);
+  return score;
+}
+
+}  // namespace lab::grading

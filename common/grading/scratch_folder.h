@@ -1,0 +1,26 @@
+// ScratchFolder: a private temporary folder that does not outlive its owner.
+#pragma once
+
+#include <filesystem>
+
+namespace lab::grading {
+
+/// Created under the system's temporary folder, removed with all its content by the destructor. A
+/// process that is killed cannot do that: the next ScratchFolder of the same user removes what it
+/// left (each folder is locked by its owner, and the lock ends with the process).
+class ScratchFolder {
+ public:
+  /// Throws Error if the temporary folder is not writable.
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+}  // namespace lab::grading

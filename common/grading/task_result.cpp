@@ -1,0 +1,37 @@
+// TaskResult as JSON.
+#include "common/grading/task_result.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/io/files.h"
+
+namespace lab::grading {
+
+void write_result(const std::filesystem::path& file, const TaskResult& result,
+                  const std::string& program) {
+  nlohmann::json json{{"task", result.task},
+                      {"program", program},
+                      {"tests", result.tests},
+                      {"passed", result.passed()},
+                      {"not_graded", result.not_graded},
+                      {"failures", nlohmann::json::array()}};
+  for (const Failure& failure : result.failures)
+    json["failures"].push_back({{"test", failure.test}, {"message", failure.message}});
+  // What a student's program printed need not be UTF-8.
+  write_file(file, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+std::optional<TaskResult> read_result(const std::filesystem::path& file,
+                                      const std::string& program) {
+  std::ifstream stream(file);
+  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
+  if (json.is_discarded() || json.value("program", "") != program) return std::nullopt;
+  TaskResult result{.task = json.at("task"), .tests = json.at("tests")};
+  result.not_graded = json.at("not_graded");
+  for (const auto& failure : json.at("failures"))
+    result.failures.push_back({failure.at("test"), failure.at("message")});
+  return result;
+}
+
+}  // namespace lab::grading

@@ -1,0 +1,38 @@
+// What a lab's verdict test is written with: run a scenario, judge what it returned.
+//
+// A verdict test is a GoogleTest program without any student code. The tests of task "1a" are the
+// suite "Task1a". Every test calls `student(...)` and then `expect(...)` or `stop(...)`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/grading/compare.h"
+#include "common/grading/parcel.h"
+
+namespace lab::grading {
+
+/// Ends this test as failed. First line: what is wrong, in words of the lesson; then details.
+[[noreturn]] void stop(const std::string& message);
+
+/// Ends this test as failed unless the numbers are right.
+void expect(const std::vector<double>& got, const Expected& expected);
+void expect(double got, const Expected& expected);
+
+/// Which functions the rank program calls where one task builds on another.
+enum class Functions {
+  kOwn,    // the implementation's
+  kGiven,  // correct ones of the lab's tests (tests/labs/FOLDER/given.cpp), in their place
+};
+
+/// Runs a scenario of the implementation that is being judged, one rank per input. Ends the test as
+/// failed, with what the rank printed, if a rank does not return a result.
+std::vector<Parcel> student(const std::string& scenario, const std::vector<Parcel>& inputs,
+                            Functions functions = Functions::kOwn);
+Parcel student(const std::string& scenario, const Parcel& input,
+               Functions functions = Functions::kOwn);
+
+/// The same with the solution. Where that fails, the test is not graded.
+Parcel reference(const std::string& scenario, const Parcel& input);
+
+}  // namespace lab::grading

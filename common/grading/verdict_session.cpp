@@ -1,0 +1,187 @@
+// GoogleTest as the engine under the verdict: our own words instead of its printer.
+#include "common/grading/verdict_session.h"
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+#include "common/grading/rank_harness.h"
+#include "common/grading/verdict.h"
+#include "common/tensor/error.h"
+
+namespace lab::grading {
+namespace {
+
+// Where a failure comes from, written into the place of its file name. Everything else that can
+// end a test, such as an exception in the test itself, is the harness's own fault.
+constexpr const char* kVerdict = "verdict";
+constexpr const char* kHarness = "harness";
+
+VerdictSettings& mutable_settings() {
+  static VerdictSettings settings;
+  return settings;
+}
+
+[[noreturn]] void end_test(const char* origin, const std::string& message) {
+  ADD_FAILURE_AT(origin, 0) << message;
+  // GoogleTest's way to leave a test from a function: this failure has been reported already.
+  throw testing::AssertionException(
+      testing::TestPartResult(testing::TestPartResult::kNonFatalFailure, origin, 0, ""));
+}
+
+/// "PaddingIsNoTarget" -> "padding is no target".
+std::string in_words(const std::string& name) {
+  std::string words;
+  for (char c : name) {
+    if (std::isupper(static_cast<unsigned char>(c)) && !words.empty()) words += ' ';
+    words += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return words;
+}
+
+/// What a program printed, safe to show: line by line behind a margin, so that nobody takes it for
+/// the verdict's own words.
+std::string quoted(const RankResult& rank) {
+  if (rank.output.empty()) return "";
+  constexpr size_t kShown = 2000;
+  const bool cut = rank.output.size() > kShown;
+  const std::string margin = fmt::format("\nrank {} printed | ", rank.rank);
+  std::string text = margin + (cut ? "..." : "");
+  for (char c : cut ? rank.output.substr(rank.output.size() - kShown) : rank.output) {
+    if (c == '\n')
+      text += margin;
+    else
+      text += std::iscntrl(static_cast<unsigned char>(c)) != 0 && c != '\t' ? '?' : c;
+  }
+  if (text.ends_with(margin)) text.resize(text.size() - margin.size());
+  return text;
+}
+
+/// Which tasks have hung: their other tests need not wait for the deadline again.
+std::map<std::string, std::string>& deadline_messages() {
+  static std::map<std::string, std::string> messages;
+  return messages;
+}
+
+std::string current_suite() {
+  return testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
+}
+
+std::vector<RankResult> run(const std::filesystem::path& program, const std::string& scenario,
+                            const std::vector<Parcel>& inputs) {
+  try {
+    return run_ranks({.program = program, .scenario = scenario, .inputs = inputs});
+  } catch (const std::exception& error) {
+    end_test(kHarness, error.what());
+  }
+}
+
+std::vector<Parcel> results_of(std::vector<RankResult> ranks) {
+  std::vector<Parcel> results;
+  for (RankResult& rank : ranks) results.push_back(std::move(rank.result));
+  return results;
+}
+
+/// Takes the place of GoogleTest's printer.
+class Collector final : public testing::EmptyTestEventListener {
+ public:
+  explicit Collector(std::map<std::string, TaskResult>& results) : results_(results) {}
+
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = &test;
+    TaskResult& result = results_[task_of(test)];
+    result.task = task_of(test);
+    ++result.tests;
+  }
+
+  void OnTestPartResult(const testing::TestPartResult& part) override {
+    if (!part.failed()) return;
+    TaskResult& result = results_[task_of(*test_)];
+    std::string message = part.message();
+    if (const std::string prefix = "Failed\n"; message.starts_with(prefix))
+      message.erase(0, prefix.size());
+    const std::string origin = part.file_name() == nullptr ? "" : part.file_name();
+    if (origin == kVerdict)
+      result.failures.push_back({in_words(test_->name()), message});
+    else
+      result.not_graded = fmt::format("{}: {}", in_words(test_->name()), message);
+  }
+
+ private:
+  static std::string task_of(const testing::TestInfo& test) {
+    const std::string suite = test.test_suite_name();
+    return suite.starts_with("Task") ? suite.substr(4) : suite;
+  }
+
+  std::map<std::string, TaskResult>& results_;
+  // Not asked from GoogleTest in OnTestPartResult: it holds the lock that the answer needs.
+  const testing::TestInfo* test_ = nullptr;
+};
+
+}  // namespace
+
+std::filesystem::path VerdictSettings::rank_program() const {
+  return programs / fmt::format("lab{}_rank_{}", points.number, implementation);
+}
+
+std::filesystem::path VerdictSettings::rank_program_with_given() const {
+  return rank_program().string() + "_given";
+}
+
+std::filesystem::path VerdictSettings::solution_program() const {
+  return programs / fmt::format("lab{}_rank_solution", points.number);
+}
+
+const VerdictSettings& settings() { return mutable_settings(); }
+void set_settings(VerdictSettings settings) { mutable_settings() = std::move(settings); }
+
+std::map<std::string, TaskResult> run_tests(const std::string& task) {
+  if (!task.empty()) GTEST_FLAG_SET(filter, "Task" + task + ".*");
+  std::map<std::string, TaskResult> results;
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new Collector(results));
+  // The return value says no more than `results`.
+  [[maybe_unused]] const int failed = RUN_ALL_TESTS();
+  if (!task.empty() && !results.contains(task))
+    results[task] = {.task = task, .not_graded = "the verdict has no test of this task"};
+  return results;
+}
+
+void stop(const std::string& message) { end_test(kVerdict, message); }
+
+void expect(const std::vector<double>& got, const Expected& expected) {
+  const std::string message = difference(got, expected);
+  if (!message.empty()) stop(message);
+}
+
+void expect(double got, const Expected& expected) { expect(std::vector{got}, expected); }
+
+std::vector<Parcel> student(const std::string& scenario, const std::vector<Parcel>& inputs,
+                            Functions functions) {
+  const auto hung = deadline_messages().find(current_suite());
+  if (hung != deadline_messages().end()) stop(hung->second);
+  std::vector<RankResult> ranks =
+      run(functions == Functions::kOwn ? settings().rank_program()
+                                       : settings().rank_program_with_given(),
+          scenario, inputs);
+  if (const RankResult* failure = first_failure(ranks)) {
+    const std::string message = failure->message + quoted(*failure);
+    if (failure->outcome == Outcome::kDeadline) deadline_messages()[current_suite()] = message;
+    stop(message);
+  }
+  return results_of(std::move(ranks));
+}
+
+Parcel student(const std::string& scenario, const Parcel& input, Functions functions) {
+  return student(scenario, std::vector{input}, functions)[0];
+}
+
+Parcel reference(const std::string& scenario, const Parcel& input) {
+  std::vector<RankResult> ranks = run(settings().solution_program(), scenario, {input});
+  if (const RankResult* failure = first_failure(ranks))
+    end_test(kHarness, "the reference failed: " + failure->message + quoted(*failure));
+  return results_of(std::move(ranks))[0];
+}
+
+}  // namespace lab::grading

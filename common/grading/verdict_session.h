@@ -1,0 +1,31 @@
+// VerdictSession: one run of a verdict test, from choosing tests to collecting their results.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "common/grading/lab_points.h"
+#include "common/grading/task_result.h"
+
+namespace lab::grading {
+
+/// Which implementation is judged, and where its programs are.
+struct VerdictSettings {
+  LabPoints points;
+  std::filesystem::path programs;  // the folder of labNN_rank_IMPLEMENTATION
+  std::string implementation;      // "student", "solution", a mutant's name
+
+  std::filesystem::path rank_program() const;
+  std::filesystem::path rank_program_with_given() const;
+  std::filesystem::path solution_program() const;
+};
+
+/// The settings of this process, which the free functions of verdict.h need.
+const VerdictSettings& settings();
+void set_settings(VerdictSettings settings);
+
+/// Runs the GoogleTest tests of one task ("" : of all), and sorts what came out by task.
+std::map<std::string, TaskResult> run_tests(const std::string& task);
+
+}  // namespace lab::grading

@@ -1,0 +1,66 @@
+// Lab 01 · the training step on one device. This is the contract; you write single_gpu.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/data/batch.h"
+#include "common/model/llama_stage.h"
+#include "common/optim/optimizer.h"
+#include "common/tensor/tensor.h"
+
+namespace lab01 {
+
+/// Task 1a · Cross-entropy of one prediction, numerically stable.
+///
+/// `logits`: the V scores of one position; on return they hold the gradient of the (scaled) loss,
+///     scale * (softmax(logits) - onehot(target)).
+/// `target`: the token that really came next, 0 <= target < V.
+/// `scale`: factor of the gradient only.
+/// Returns -log softmax(logits)[target], not scaled. Finite for every finite input: scores of
+/// +-10,000 included.
+///
+/// (A weak symbol: the test of task 1b puts a correct one in its place, so that the points of 1b do
+/// not depend on 1a.)
+[[gnu::weak]] double cross_entropy(std::span<float> logits, int32_t target, float scale);
+
+/// Task 1b · The causal language-model loss of one microbatch.
+///
+/// `logits` [B, T, V]: position t of row b holds the scores for token t+1 of that row; on return
+///     they hold the gradient of the returned value. Positions that predict nothing (the last of
+///     each row, and those whose next token is lab::kPadding) get a gradient of zero.
+/// `batch` [B, T]: the tokens that went in.
+/// `total_targets`: how many targets the whole optimizer step has, over all its microbatches.
+/// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
+/// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
+/// without targets.
+double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
+                      int64_t total_targets);
+
+/// Task 2 · The Adam update (Kingma and Ba, 2015, algorithm 1).
+///
+/// `step`: number of this update, counted from 1.
+/// All spans have equal length. `parameters` and both moments are updated in place. Called on
+/// blocks of the weights by several threads at once: touch nothing but the spans.
+void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t step,
+                 std::span<float> parameters, std::span<const float> gradients,
+                 std::span<float> first_moment, std::span<float> second_moment);
+
+/// What task 1b's function looks like to task 3.
+using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch& batch,
+                                int64_t total_targets);
+
+/// Task 3 · One optimizer step over one or more microbatches (gradient accumulation).
+///
+/// The weights after it are those of one step on all sequences at once: every target counts the
+/// same, wherever it lies, also when microbatches have unequally many. Gradients left over from
+/// before do not matter.
+/// `loss`: causal_lm_loss, handed in; call this, not your own.
+/// `max_gradient_norm`: clip the accumulated gradient to this norm with lab::clip_gradients; 0: do
+///     not clip.
+/// Returns the loss: the mean cross-entropy over all targets, in nats, before the update.
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  float learning_rate, double max_gradient_norm);
+
+}  // namespace lab01

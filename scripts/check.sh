@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Formatting and lint of the project's own files.
+#   scripts/check.sh format          rewrites files in the project's format
+#   scripts/check.sh format --check  only says which files differ
+#   scripts/check.sh lint            clang-tidy and shellcheck
+set -euo pipefail
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+build="$root/build/student"
+# shellcheck source=scripts/setup.sh
+source "$root/scripts/setup.sh"
+cd "$root"
+
+cpp_files() { find common labs solutions tests \( -name '*.h' -o -name '*.cpp' \) -print0 | sort -z; }
+
+# Files that are linted: not the students' (TODOs leave parameters unused), not the mutants (they
+# are wrong on purpose).
+linted_files() {
+  find common solutions tests -path tests/mutants -prune -o -name '*.cpp' -print
+  find labs -name main.cpp
+}
+
+format() {
+  local mode=(-i)
+  if [[ ${1:-} == --check ]]; then mode=(--dry-run --Werror); fi
+  cpp_files | xargs -0 clang-format "${mode[@]}" || fail "not in format: run ./workbook format"
+  echo "format: $(cpp_files | tr -cd '\0' | wc -c) files are in the project's format"
+}
+
+# clang-tidy on one file; its output in one piece, as several run at once.
+tidy() {
+  local output
+  if ! output=$(clang-tidy -p "$build" --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2>&1)
+  then
+    printf '%s\n' "$output" |
+      grep -vE '^[0-9]+ warnings? (and [0-9]+ errors? )?(generated|treated)' >&2
+    return 1
+  fi
+}
+
+lint() {
+  local scripts=(workbook .ci/run scripts/*.sh data/*.sh)
+  mapfile -t scripts < <(for script in "${scripts[@]}"; do [[ -f $script ]] && echo "$script"; done)
+  shellcheck -x "${scripts[@]}" || fail "shellcheck: see above"
+  # Without the file's commands clang-tidy would guess at the flags.
+  local known
+  known=$(linted_files | while read -r file; do
+    if grep -qF "\"$root/$file\"" "$build/compile_commands.json"; then echo "$file"; fi
+  done)
+  export -f tidy
+  export build
+  # shellcheck disable=SC2016  # $0 is the file that xargs passes
+  xargs -r -d '\n' -n 1 -P "$(nproc)" bash -c 'tidy "$0"' <<<"$known" || fail "clang-tidy: see above"
+  echo "lint: ${#scripts[@]} scripts and $(wc -l <<<"$known") C++ files are clean"
+}
+
+install_packages check
+# shellcheck disable=SC2119
+case ${1:-} in
+  format) format "${2:-}" ;;
+  lint)
+    ensure_ready
+    lint
+    ;;
+  *) fail "usage: scripts/check.sh format [--check] | lint" ;;
+esac
