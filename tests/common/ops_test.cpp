@@ -82,6 +82,20 @@ TEST(Linear, ReadsAndWritesColumnsOfAWiderMatrix) {
   expect_near(out.columns(7, 9), Doubles(8, 0.0), 0.0, "columns beside stay untouched");
 }
 
+TEST(Linear, WeightGradientOfWideRows) {  // taken in parts: their columns compete for the cache
+  const Tensor dy = random_tensor({300, 1024}, 1);
+  const Tensor x = random_tensor({300, 3}, 2);
+  const Tensor dw = random_tensor({1024, 3}, 3);
+  Doubles expected = to_doubles(dw);
+  for (size_t n = 0; n < 300; ++n)
+    for (size_t o = 0; o < 1024; ++o)
+      for (size_t i = 0; i < 3; ++i)
+        expected[o * 3 + i] +=
+            static_cast<double>(dy.values()[n * 1024 + o]) * x.values()[n * 3 + i];
+  linear_backward_weight(dy, x, dw);
+  expect_near(dw, expected, kTolerance, "dw");
+}
+
 TEST(Linear, RefusesShapesThatDoNotFit) {
   const Tensor x = Tensor::zeros({2, 3});
   EXPECT_THROW(linear_forward(x, Tensor::zeros({4, 2}), Tensor::zeros({2, 4})), Error);

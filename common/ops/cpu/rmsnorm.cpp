@@ -45,8 +45,7 @@ void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
     for (int64_t c = 0; c < channels; ++c) dot += gradient[c] * w[c] * in[c];
     const float mean = dot * inverse * inverse / static_cast<float>(channels);
 #pragma omp simd
-    for (int64_t c = 0; c < channels; ++c)
-      out[c] += inverse * (gradient[c] * w[c] - in[c] * mean);
+    for (int64_t c = 0; c < channels; ++c) out[c] += inverse * (gradient[c] * w[c] - in[c] * mean);
   });
   // Threads share out the channels: each sum is made in the order of the rows.
   parallel_blocks(channels, 64, [&](int64_t first, int64_t last) {
