@@ -67,6 +67,10 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   return fmt::format("{}: {} of {} numbers are wrong", expected.what, wrong, got.size());
 }
 
+std::string in_digits(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.7g}", value);  // no "-nan"
+}
+
 /// The element that exceeds its tolerance by most.
 size_t worst(const std::vector<double>& got, const Expected& expected) {
   size_t worst = 0;
@@ -92,8 +96,8 @@ std::string difference(const std::vector<double>& got, const Expected& expected)
   if (is_right(got, expected)) return "";
   const size_t i = worst(got, expected);
   const std::string name = expected.name ? expected.name(i) : "";
-  return fmt::format("{}\n{}{}got {:.7g}, expected {:.7g}", diagnosis(got, expected), name,
-                     name.empty() ? "" : ": ", got[i], expected.values[i]);
+  return fmt::format("{}\n{}{}got {}, expected {}", diagnosis(got, expected), name,
+                     name.empty() ? "" : ": ", in_digits(got[i]), in_digits(expected.values[i]));
 }
 
 std::vector<double> to_doubles(const Tensor& tensor) {

@@ -1,4 +1,4 @@
-// Starting ranks, waiting for them, and putting their ends into words.
+// Starting ranks and waiting for them.
 #include "common/grading/rank_harness.h"
 
 #include <poll.h>
@@ -6,16 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "common/grading/child_process.h"
-#include "common/grading/rank_main.h"
 #include "common/grading/scratch_folder.h"
 #include "common/tensor/error.h"
 
@@ -116,80 +113,6 @@ void wait_for_all(const RankJob& job, std::vector<std::unique_ptr<ChildProcess>>
   }
 }
 
-std::string signal_in_words(int signal) {
-  switch (signal) {
-    case SIGSEGV:
-      return "segmentation fault (SIGSEGV): an index outside its array, or a bad pointer?";
-    case SIGABRT:
-      return "aborted (SIGABRT): a failed assertion, damaged memory, or an exception that left a "
-             "parallel loop?";
-    case SIGFPE:
-      return "arithmetic error (SIGFPE): an integer divided by zero?";
-    case SIGBUS:
-      return "bus error (SIGBUS)";
-    case SIGILL:
-      return "illegal instruction (SIGILL): a function that returns nothing although it should?";
-    case SIGKILL:
-      return "killed (SIGKILL): was the machine out of memory?";
-    default:
-      return fmt::format("signal {}", signal);
-  }
-}
-
-/// The line in which AddressSanitizer, ThreadSanitizer or UndefinedBehaviorSanitizer says what it
-/// found; empty if none of them ended the program.
-std::string sanitizer_summary(const std::string& output) {
-  const size_t begin = output.rfind("SUMMARY: ");
-  return begin == std::string::npos ? "" : output.substr(begin, output.find('\n', begin) - begin);
-}
-
-/// Fills in what a rank has returned, or why it has not.
-void read_result(const ChildProcess& child, const fs::path& file, RankResult& result) {
-  const int status = child.wait_status();
-  if (WIFSIGNALED(status)) {
-    result.outcome = Outcome::kCrash;
-    result.message =
-        fmt::format("rank {} crashed: {}", result.rank, signal_in_words(WTERMSIG(status)));
-    return;
-  }
-  const int code = WEXITSTATUS(status);
-  if (const std::string summary = sanitizer_summary(child.output());
-      code != 0 && !summary.empty()) {
-    result.outcome = Outcome::kCrash;
-    result.message = fmt::format("rank {} was ended by a sanitizer: {}", result.rank, summary);
-    return;
-  }
-  require(code != kParcelFailed, "rank {} cannot read its input or write its result: {}",
-          result.rank, child.output());
-  result.outcome = Outcome::kExit;
-  if (!fs::exists(file)) {
-    result.message = fmt::format(
-        "rank {} ended with exit code {} before it had returned anything: does the "
-        "code call exit?",
-        result.rank, code);
-    return;
-  }
-  try {
-    result.result = Parcel::read(file);
-    const std::string outcome = result.result.text(kOutcomeEntry);
-    if (outcome == kNotImplementedOutcome) {
-      result.outcome = Outcome::kNotImplemented;
-      result.message = result.result.text(kMessageEntry);
-    } else if (outcome == kErrorOutcome) {
-      result.outcome = Outcome::kError;
-      result.message = fmt::format("rank {} stopped with an error: {}", result.rank,
-                                   result.result.text(kMessageEntry));
-    } else if (code != 0) {
-      result.message = fmt::format("rank {} ended with exit code {}", result.rank, code);
-    } else {
-      result.outcome = Outcome::kReturned;
-    }
-  } catch (const std::exception& error) {
-    result.message =
-        fmt::format("rank {} returned a damaged result ({})", result.rank, error.what());
-  }
-}
-
 }  // namespace
 
 std::vector<RankResult> run_ranks(const RankJob& job) {
@@ -209,33 +132,13 @@ std::vector<RankResult> run_ranks(const RankJob& job) {
     RankResult& result = results[rank];
     result.output = children[rank]->output();
     if (result.outcome == Outcome::kReturned)
-      read_result(*children[rank], result_file(folder.path(), rank), result);
-    else if (result.outcome == Outcome::kEnded)
-      result.message = fmt::format("rank {} was ended, since another rank had failed", rank);
+      tell_end(*children[rank], result_file(folder.path(), rank), result);
+    else if (result.outcome == Outcome::kDeadline)
+      tell_deadline(*children[rank], job.deadline_s, result);
     else
-      result.message = fmt::format(
-          "rank {} was not done after {:g} s and was ended; it had used {:.1f} s of processor "
-          "time: {}",
-          rank, job.deadline_s, children[rank]->cpu_seconds(),
-          children[rank]->cpu_seconds() > 0.5 * job.deadline_s
-              ? "a loop that never ends?"
-              : "does it wait for something that never comes?");
+      result.message = fmt::format("rank {} was ended, since another rank had failed", rank);
   }
   return results;
-}
-
-const RankResult* first_failure(const std::vector<RankResult>& results) {
-  const auto weight = [](const RankResult& result) {
-    const bool is_cause = result.outcome == Outcome::kNotImplemented ||
-                          result.outcome == Outcome::kCrash || result.outcome == Outcome::kExit;
-    return std::pair(is_cause ? Outcome::kReturned : result.outcome, result.ended_after_s);
-  };
-  const RankResult* failure = nullptr;
-  for (const RankResult& result : results)
-    if (result.outcome != Outcome::kReturned &&
-        (failure == nullptr || weight(result) < weight(*failure)))
-      failure = &result;
-  return failure;
 }
 
 }  // namespace lab::grading

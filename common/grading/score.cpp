@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
+#include <vector>
 
 namespace lab::grading {
 namespace {
@@ -17,15 +18,20 @@ std::string indented(const std::string& text, const std::string& margin) {
   return result;
 }
 
-bool told_before(const TaskResult& result, size_t failure) {
-  return std::any_of(
-      result.failures.begin(), result.failures.begin() + static_cast<std::ptrdiff_t>(failure),
-      [&](const Failure& other) { return other.message == result.failures[failure].message; });
+/// Each diagnosis once, in the order of the tests.
+std::vector<Failure> distinct(const std::vector<Failure>& failures) {
+  std::vector<Failure> result;
+  for (const Failure& failure : failures)
+    if (std::none_of(result.begin(), result.end(),
+                     [&](const Failure& told) { return told.diagnosis() == failure.diagnosis(); }))
+      result.push_back(failure);
+  return result;
 }
 
 std::string state(const TaskResult& result) {
   if (!result.graded()) return "not graded";
   if (result.passed()) return "passed";
+  if (result.unwritten()) return "not written yet";
   return fmt::format("{} of {} tests failed", result.failures.size(), result.tests);
 }
 
@@ -40,11 +46,12 @@ std::string task_report(const LabPoints& points, const TaskResult& result) {
                    result.not_graded);
     return report;
   }
-  for (size_t i = 0; i < result.failures.size(); ++i) {
-    if (told_before(result, i)) continue;
-    fmt::format_to(out, "task {} · {}\n{}\n", task.id, result.failures[i].test,
-                   indented(result.failures[i].message, "  "));
-  }
+  if (result.unwritten())
+    fmt::format_to(out, "{}\n\n", result.failures[0].message);
+  else
+    for (const Failure& failure : distinct(result.failures))
+      fmt::format_to(out, "task {} · {}\n{}\n", task.id, failure.test,
+                     indented(failure.message, "  "));
   if (!result.passed()) fmt::format_to(out, "{}\nhint: {}\n\n", points.place(task), task.hint);
   fmt::format_to(out, "task {} · {}: {}/{} ({})\n", task.id, task.title,
                  result.passed() ? task.points : 0, task.points, state(result));
@@ -65,10 +72,12 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
     score.points += reached;
     score.graded = score.graded && result.graded();
     if (next == nullptr && !result.passed()) next = &task;
-    for (size_t i = 0; i < result.failures.size(); ++i)
-      if (!told_before(result, i))
-        failures += fmt::format("  task {} · {}\n{}", task.id, result.failures[i].test,
-                                indented(result.failures[i].diagnosis(), "    "));
+    if (result.unwritten())
+      failures += "  " + result.failures[0].message + "\n";
+    else
+      for (const Failure& failure : distinct(result.failures))
+        failures +=
+            fmt::format("  task {} · {}\n    {}\n", task.id, failure.test, failure.diagnosis());
     if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
     table += fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title, reached,
                          task.points, state(result));

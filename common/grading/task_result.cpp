@@ -1,12 +1,20 @@
 // TaskResult as JSON.
 #include "common/grading/task_result.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/io/files.h"
 
 namespace lab::grading {
+
+bool TaskResult::unwritten() const {
+  const std::string todo = "task " + task + " is not written yet: ";
+  return graded() && static_cast<int>(failures.size()) == tests &&
+         std::all_of(failures.begin(), failures.end(),
+                     [&](const Failure& failure) { return failure.message.starts_with(todo); });
+}
 
 void write_result(const std::filesystem::path& file, const TaskResult& result,
                   const std::string& program) {

@@ -24,6 +24,7 @@ struct TaskResult {
 
   bool graded() const { return not_graded.empty() && tests > 0; }
   bool passed() const { return graded() && failures.empty(); }
+  bool unwritten() const;  // every test met the task's TODO
 };
 
 /// `program`: the checksum of what was judged, so that a result is never taken for that of a

@@ -100,7 +100,7 @@ const AttentionShape kAttention{kBatch,        kLength,          kLength,
                                 kConfig.heads, kConfig.kv_heads, kConfig.head_dim()};
 
 double attention_flops() {
-  return 4.0 * static_cast<double>(kBatch * kLength * (kLength + 1) / 2 * kDim);
+  return 2.0 * static_cast<double>(kBatch * kLength * (kLength + 1) * kDim);
 }
 
 void attention_forward(benchmark::State& state) {

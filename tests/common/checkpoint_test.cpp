@@ -57,7 +57,8 @@ class CheckpointTest : public testing::Test {
     state.sampler = {.epoch = 2, .position = 34};
     state.data_fingerprint = 0xFEDCBA9876543210U;
     state.last_loss = 1.0 / 3.0;
-    return save_checkpoint(run_, state, trained.model, trained.adam, {"bytes\0of it", 1, 2});
+    const std::string tokenizer("bytes\0of it", 11);  // with the zero
+    return save_checkpoint(run_, state, trained.model, trained.adam, {tokenizer, 1, 2});
   }
 
   // The message of the Error that `body` throws; "" if it throws none.

@@ -78,7 +78,7 @@ TaskResult passed(const std::string& task) { return {.task = task, .tests = 2}; 
 TaskResult failed(const std::string& task) {
   return {.task = task,
           .tests = 3,
-          .failures = {{"adds up", "wrong sum\ndetails"}, {"again", "wrong sum\ndetails"}}};
+          .failures = {{"adds up", "wrong sum\ndetails"}, {"again", "wrong sum\nother"}}};
 }
 
 TEST(Score, AddsPointsOfTasksThatPassed) {
@@ -107,6 +107,16 @@ TEST(Score, WhatWasNotGradedIsNotZero) {
   }
 }
 
+TEST(TaskReport, UnwrittenTaskIsOneLine) {
+  const std::string todo = "task 1 is not written yet: a.cpp, TODO(1)";
+  TaskResult result{.task = "1", .tests = 2, .failures = {{"x", todo}, {"y", todo}}};
+  EXPECT_TRUE(task_report(points(), result).starts_with(todo + "\n"));
+  EXPECT_TRUE(contains(score(points(), {{"1", result}, {"2", passed("2")}}).report,
+                       "what to mend:\n  " + todo + "\n"));
+  result.failures[1].message = "rank 0 crashed";
+  EXPECT_TRUE(contains(task_report(points(), result), "task 1 · y\n  rank 0 crashed\n"));
+}
+
 TEST(TaskReport, TellsFailurePlaceAndPoints) {
   const std::string report = task_report(points(), failed("1"));
   EXPECT_TRUE(contains(report, "wrong sum")) << report;
@@ -124,7 +134,7 @@ TEST(TaskResult, SurvivesItsFileForTheSameProgramOnly) {
   ASSERT_TRUE(got.has_value());
   EXPECT_EQ(got->task, "1");
   EXPECT_EQ(got->tests, 3);
-  EXPECT_EQ(got->failures[1].message, "wrong sum\ndetails");
+  EXPECT_EQ(got->failures[1].message, "wrong sum\nother");
   EXPECT_FALSE(got->passed());
   EXPECT_FALSE(read_result(file, "another").has_value());
   EXPECT_FALSE(read_result(folder.path() / "absent.json", "abc").has_value());

@@ -18,7 +18,6 @@ using lab::Tensor;
 using lab::TokenBatch;
 using lab::grading::Expected;
 using lab::grading::Functions;
-using lab::grading::Mistake;
 using lab::grading::Parcel;
 using reference::Softmax;
 

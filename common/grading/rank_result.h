@@ -1,0 +1,45 @@
+// RankResult: what became of one rank, in words.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/grading/child_process.h"
+#include "common/grading/parcel.h"
+
+namespace lab::grading {
+
+enum class Outcome {
+  kReturned,        // `result` is there
+  kNotImplemented,  // met a TODO
+  kError,           // stopped with an exception
+  kExit,            // ended by itself without a result
+  kCrash,           // ended by a signal
+  kDeadline,        // still ran at the deadline
+  kEnded,           // still ran when another rank failed
+};
+
+struct RankResult {
+  int rank = 0;
+  Outcome outcome = Outcome::kReturned;
+  std::string message;  // names the rank; further lines tell what to do; empty if it returned
+  std::string output;   // what it printed, of long output the end
+  double ended_after_s = 0;
+  Parcel result;
+};
+
+/// The rank that tells most about what went wrong. When one rank fails, others often stop with an
+/// error because it is gone: so TODOs and crashes come before errors, errors before waiting, and of
+/// equals the first in time. Null if all returned.
+const RankResult* first_failure(const std::vector<RankResult>& results);
+
+/// Fills in `result`, whose rank is known, from a process that has ended by itself and the file
+/// that it should have written. Throws Error if the rank could not do its part of the harness's
+/// work.
+void tell_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result);
+
+/// Fills in the words for a rank that was ended at the deadline.
+void tell_deadline(const ChildProcess& child, double deadline_s, RankResult& result);
+
+}  // namespace lab::grading
