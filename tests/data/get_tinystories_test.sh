@@ -2,6 +2,10 @@
 # Test data/get_tinystories.sh against a small local server; nothing is fetched from outside.
 set -euo pipefail
 
+for tool in python3 curl; do
+    command -v "$tool" >/dev/null || { echo "skipped: $tool is not installed"; exit 77; }
+done
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 script=$root/data/get_tinystories.sh
 work=$(mktemp -d)
