@@ -43,7 +43,7 @@ install_packages() {
     fail "${#missing[@]} packages are missing and this account may not install them." \
       "Ask the administrator for:"$'\n'"  apt-get install ${missing[*]}"
   fi
-  echo "Installing ${#missing[@]} packages: ${missing[*]}"
+  echo "Installing from packages (${#missing[@]}): ${missing[*]}"
   log=$(mktemp -t workbook-apt.XXXXXX)
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120)
   if [[ -n $prefix ]]; then apt=("$prefix" "${apt[@]}"); fi

@@ -100,6 +100,7 @@ class Collector final : public testing::EmptyTestEventListener {
     std::string message = part.message();
     if (const std::string prefix = "Failed\n"; message.starts_with(prefix))
       message.erase(0, prefix.size());
+    message.erase(message.find_last_not_of('\n') + 1);  // GoogleTest 1.13 and later append one
     const std::string origin = part.file_name() == nullptr ? "" : part.file_name();
     if (origin == kVerdict)
       result.failures.push_back({in_words(test_->name()), message});
