@@ -67,14 +67,14 @@ class TokenWriter {
 };
 
 /// One line on a terminal that is written over and over, and wiped away in the end.
-class ProgressLine {
+class BytesProgress {
  public:
-  ProgressLine(std::string title, int64_t total) : title_(std::move(title)), total_(total) {}
-  ~ProgressLine() {
+  BytesProgress(std::string title, int64_t total) : title_(std::move(title)), total_(total) {}
+  ~BytesProgress() {
     if (shown_) fmt::print(stderr, "\r\033[K");
   }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
+  BytesProgress(const BytesProgress&) = delete;
+  BytesProgress& operator=(const BytesProgress&) = delete;
 
   void show(int64_t done) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
@@ -138,8 +138,8 @@ void build_cache(const fs::path& corpus, const Tokenizer& tokenizer, const Cache
   file.write(std::as_bytes(std::span(&header, 1)));
   TokenWriter writer(file, header);
   {
-    ProgressLine progress(fmt::format("tokenizing {}", corpus.filename().string()),
-                          key.corpus_bytes);
+    BytesProgress progress(fmt::format("tokenizing {}", corpus.filename().string()),
+                           key.corpus_bytes);
     for (auto stories = read_batch(reader); !stories.empty(); stories = read_batch(reader)) {
       const auto tokens = tokenize(stories, tokenizer);
       for (size_t i = 0; i < stories.size(); ++i) writer.add_story(stories[i].split, tokens[i]);

@@ -43,13 +43,7 @@ Options parse(int argc, char** argv) {
   app.add_option("--max-tokens", options.story.max_tokens, "longest continuation")
       ->capture_default_str();
   app.add_option("--threads", options.threads, "0: all cores")->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    throw HelpRequested(app.help());
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
-  }
+  parse_command_line(app, argc, argv);
   try {
     sampling.validate();
     require(options.story.max_tokens >= 0, "max-tokens {} is negative", options.story.max_tokens);

@@ -23,13 +23,7 @@ int print_logits(int argc, char** argv) {
       ->delimiter(',')
       ->type_name("NUMBERS")
       ->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    throw HelpRequested(app.help());
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
-  }
+  parse_command_line(app, argc, argv);
 
   LlamaStage model = load_model(find_checkpoint(folder));
   batch.length = static_cast<int64_t>(batch.tokens.size());

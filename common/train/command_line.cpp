@@ -108,13 +108,7 @@ std::set<std::string> parse_over(TrainOptions& options, int argc, const char* co
   add_optimization_options(app, options);
   add_model_options(app, options);
   if (info.add_options) info.add_options(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    throw HelpRequested(app.help());
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
-  }
+  parse_command_line(app, argc, argv);
   std::set<std::string> given;
   for (const CLI::Option* option : app.get_options())
     if (option->count() > 0) given.insert(option->get_name());

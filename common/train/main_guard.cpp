@@ -1,6 +1,7 @@
 // How a program of the workbook ends: one line on stderr and an exit code, whatever goes wrong.
 #include "common/train/main_guard.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 
@@ -17,6 +18,16 @@ int report(const char* message, int code) {
 }
 
 }  // namespace
+
+void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw HelpRequested(app.help());
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
+  }
+}
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   try {

@@ -7,6 +7,10 @@
 
 #include "common/tensor/error.h"
 
+namespace CLI {
+class App;
+}
+
 namespace lab {
 
 /// A command line that makes no sense. Exit code 2.
@@ -24,6 +28,10 @@ class HelpRequested : public std::exception {
  private:
   std::string text_;
 };
+
+/// Reads the command line into the options of `app`. Throws HelpRequested for --help, and
+/// UsageError for what the options do not allow.
+void parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
 /// and exit code 1 (UsageError: 2).

@@ -19,10 +19,6 @@ Matrix head_of(const Matrix& m, int64_t b, int64_t h, int64_t length, int64_t he
   return {m.row(b * length) + h * head_dim, length, head_dim, m.ld};
 }
 
-Matrix rows_of(const Matrix& m, int64_t first, int64_t last) {
-  return {m.row(first), last - first, m.columns, m.ld};
-}
-
 /// Row of scores -> row of probabilities over its first `visible` entries, the rest zero. Returns
 /// the logarithm of the sum of exponentials.
 float softmax(float* row, int64_t visible, int64_t columns) {

@@ -18,6 +18,11 @@ struct Matrix {
   float* row(int64_t r) const { return data + r * ld; }
 };
 
+/// Rows [first, last) of a matrix.
+inline Matrix rows_of(const Matrix& m, int64_t first, int64_t last) {
+  return {m.row(first), last - first, m.columns, m.ld};
+}
+
 enum class Transpose { kNo, kYes };
 
 /// c = alpha op(a) op(b) + beta c, on all threads; on one inside a parallel loop.

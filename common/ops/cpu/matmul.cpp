@@ -16,10 +16,6 @@ constexpr int64_t kRowsAtATime = 128;
 
 bool rows_compete(const Matrix& m) { return m.ld % 1024 == 0 && m.rows > kRowsAtATime; }
 
-Matrix rows_of(const Matrix& m, int64_t first, int64_t last) {
-  return {m.row(first), last - first, m.columns, m.ld};
-}
-
 }  // namespace
 
 void matmul(Transpose transpose_a, Transpose transpose_b, float alpha, const Matrix& a,
