@@ -20,7 +20,9 @@ inline float fast_exp(float x) {
   constexpr float kSmallest = -87.3365F;
   constexpr float kLargest = 88.7228F;
 
-  const float clamped = x > kLargest ? kLargest : (x < kSmallest ? kSmallest : x);
+  // Written so that each line is one instruction, which passes NaN on.
+  const float below = kLargest < x ? kLargest : x;
+  const float clamped = kSmallest > below ? kSmallest : below;
   const float shifted = clamped * kLog2e + kRound;
   const float k = shifted - kRound;
   const float r = (clamped - k * kLn2High) - k * kLn2Low;
@@ -31,12 +33,9 @@ inline float fast_exp(float x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * r * r + r + 1.0F;
-  // 2^k in two factors: k = 128 would overflow a single one.
-  const int32_t exponent = static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) << 9) >> 9;
-  const int32_t half = exponent >> 1;
-  const float first = std::bit_cast<float>((half + 127) << 23);
-  const float second = std::bit_cast<float>((exponent - half + 127) << 23);
-  const float value = p * first * second;
+  // Times 2^k: `shifted` holds k in its lowest bits, which are added to the exponent of p.
+  const uint32_t exponent = std::bit_cast<uint32_t>(shifted) << 23;
+  const float value = std::bit_cast<float>(std::bit_cast<uint32_t>(p) + exponent);
   return x < kSmallest ? 0.0F : value;
 }
 
