@@ -14,9 +14,9 @@ namespace lab01 {
 
 // Task 1a
 double cross_entropy(std::span<float> logits, int32_t target, float scale) {
-  float largest = logits[0];
+  float largest = logits[0];  // not std::max below: it takes references, which keeps loops scalar
 #pragma omp simd reduction(max : largest)
-  for (size_t v = 0; v < logits.size(); ++v) largest = std::max(largest, logits[v]);
+  for (size_t v = 0; v < logits.size(); ++v) largest = logits[v] > largest ? logits[v] : largest;
   const double target_score = double{logits[target]} - largest;
 
   float sum = 0.0F;  // becomes at least 1: the largest score contributes e^0
