@@ -6,6 +6,12 @@
 #   lab01_rank_IMPLEMENTATION        the rank program of tests/labs/01_single_gpu/rank.cpp
 #   lab01_rank_IMPLEMENTATION_given  the same with given.cpp, if there is one: correct functions in
 #                                    the place of the implementation's weak ones
+# What follows BUILDS_ON are labs whose functions this one calls: add_lab(03 name BUILDS_ON 01 02).
+# They come from the solutions, or, with -DLAB_BUILD_ON=mine, from the student's own files; graded is
+# with the solutions' in any case.
+#
+# add_lab(00 warmup UNGRADED) has the programs only.
+#
 # One verdict test, lab01_verdict, judges them all. Students' code is never part of the default
 # build, so a lab that does not compile stops nothing else; building is a fixture of the tests.
 #
@@ -19,13 +25,34 @@ include(BuildTest)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
+set(LAB_BUILD_ON solution CACHE STRING "Whose earlier labs a lab's program uses: solution or mine")
+set_property(CACHE LAB_BUILD_ON PROPERTY STRINGS solution mine)
+
 function(add_lab number name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "UNGRADED" "" "BUILDS_ON")
   set(lab lab${number})
   set(folder ${number}_${name})
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
   set(starter labs/${folder}/${name}.cpp)
-  lab_read_tasks(${folder} tasks)
 
+  # The code of the labs that it builds on, for tests and for the programs.
+  add_library(${lab}_base INTERFACE)
+  add_library(${lab}_program_base INTERFACE)
+  foreach(base IN LISTS arg_BUILDS_ON)
+    lab_use_code(${lab}_base lab${base}_code_solution)
+    if(LAB_BUILD_ON STREQUAL "mine")
+      lab_use_code(${lab}_program_base lab${base}_code_student)
+    else()
+      lab_use_code(${lab}_program_base lab${base}_code_solution)
+    endif()
+  endforeach()
+
+  if(arg_UNGRADED)
+    lab_add_ungraded(${lab} ${number} ${folder} ${name})
+    return()
+  endif()
+
+  lab_read_tasks(${folder} tasks)
   lab_add_test_sources(${lab} ${folder})
   lab_add_implementation(${lab} ${folder} solution ${solution})
   lab_add_implementation(${lab} ${folder} student ${CMAKE_SOURCE_DIR}/${starter})
@@ -58,6 +85,38 @@ function(add_lab number name)
   lab_add_mutants(${lab} ${number} ${folder} ${name} ${solution})
 endfunction()
 
+# A lab without points: its program checks what the student wrote. The solution's must be content.
+function(lab_add_ungraded lab number folder name)
+  foreach(implementation IN ITEMS solution student)
+    if(implementation STREQUAL "solution")
+      set(place solutions)
+    else()
+      set(place labs)
+    endif()
+    add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL
+                ${CMAKE_SOURCE_DIR}/${place}/${folder}/${name}.cpp)
+    target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
+    lab_add_program(${lab} ${folder} ${implementation})
+  endforeach()
+  set_target_properties(${lab}_student PROPERTIES EXCLUDE_FROM_ALL ON)
+  target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
+  target_compile_options(${lab}_code_student PRIVATE -Wall)
+
+  lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
+                     TARGETS ${lab}_solution)
+  foreach(ranks IN ITEMS 2 3)
+    add_test(NAME solution${number}.${ranks}_ranks COMMAND ${lab}_solution --ranks ${ranks})
+    set_tests_properties(solution${number}.${ranks}_ranks PROPERTIES
+      LABELS solution${number} FIXTURES_REQUIRED ${lab}_solution TIMEOUT 60)
+  endforeach()
+endfunction()
+
+# Links the object files of CODE into whatever links BASE.
+function(lab_use_code base code)
+  target_sources(${base} INTERFACE $<TARGET_OBJECTS:${code}>)
+  target_link_libraries(${base} INTERFACE lab_common)
+endfunction()
+
 # The ids of the tasks in labs/FOLDER/points.json.
 function(lab_read_tasks folder result)
   set(file ${CMAKE_SOURCE_DIR}/labs/${folder}/points.json)
@@ -84,8 +143,12 @@ function(lab_add_test_sources lab folder)
     list(REMOVE_ITEM sources ${${kind}_sources})
   endforeach()
 
-  add_library(${lab}_test_helpers OBJECT EXCLUDE_FROM_ALL ${sources})
-  target_link_libraries(${lab}_test_helpers PUBLIC lab_grading PRIVATE lab_warnings)
+  if(sources)
+    add_library(${lab}_test_helpers OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(${lab}_test_helpers PUBLIC lab_grading PRIVATE lab_warnings)
+  else()
+    add_library(${lab}_test_helpers INTERFACE)
+  endif()
   foreach(kind IN ITEMS rank given)
     if(${kind}_sources)
       add_library(${lab}_test_${kind} OBJECT EXCLUDE_FROM_ALL ${${kind}_sources})
@@ -103,8 +166,7 @@ function(lab_add_implementation lab folder implementation source)
   add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
 
-  set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>
-              $<TARGET_OBJECTS:${lab}_test_helpers>)
+  set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>)
   set(programs ${lab}_rank_${implementation})
   add_executable(${lab}_rank_${implementation} EXCLUDE_FROM_ALL ${objects})
   if(TARGET ${lab}_test_given)
@@ -113,7 +175,7 @@ function(lab_add_implementation lab folder implementation source)
                    ${objects} $<TARGET_OBJECTS:${lab}_test_given>)
   endif()
   foreach(program IN LISTS programs)
-    target_link_libraries(${program} PRIVATE lab_grading)
+    target_link_libraries(${program} PRIVATE ${lab}_test_helpers ${lab}_base lab_grading)
     set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
   endforeach()
   add_custom_target(${lab}_ranks_${implementation} DEPENDS ${programs})
@@ -128,7 +190,7 @@ function(lab_add_program lab folder implementation)
   endif()
   add_executable(${lab}_${implementation} $<TARGET_OBJECTS:${lab}_main>
                                           $<TARGET_OBJECTS:${lab}_code_${implementation}>)
-  target_link_libraries(${lab}_${implementation} PRIVATE lab_common)
+  target_link_libraries(${lab}_${implementation} PRIVATE ${lab}_program_base lab_common)
   set_target_properties(${lab}_${implementation} PROPERTIES LINKER_LANGUAGE CXX)
 endfunction()
 

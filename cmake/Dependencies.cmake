@@ -50,3 +50,12 @@ lab_require(DNNL_INCLUDE_DIR libdnnl-dev)
 add_library(DNNL::dnnl INTERFACE IMPORTED)
 target_include_directories(DNNL::dnnl INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(DNNL::dnnl INTERFACE ${DNNL_LIBRARY})
+
+# Found by library and header, since its CMake files differ from version to version.
+find_library(GLOO_LIBRARY gloo)
+find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
+lab_require(GLOO_LIBRARY libgloo-dev)
+lab_require(GLOO_INCLUDE_DIR libgloo-dev)
+add_library(Gloo::gloo INTERFACE IMPORTED)
+target_include_directories(Gloo::gloo INTERFACE ${GLOO_INCLUDE_DIR})
+target_link_libraries(Gloo::gloo INTERFACE ${GLOO_LIBRARY})

@@ -6,10 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/sim/simulation.h"
 #include "common/grading/parcel.h"
 #include "common/grading/rank_result.h"
 
 namespace lab::grading {
+
+/// How the ranks of a job reach each other.
+enum class Network {
+  kNone,       // not at all: each rank runs for itself
+  kGloo,       // processes, over TCP on this machine
+  kSimulated,  // threads of one process, one at a time: see common/comm/sim
+};
 
 struct RankJob {
   std::filesystem::path program;
@@ -18,10 +26,14 @@ struct RankJob {
   double deadline_s = 10;      // then every rank that still runs is ended
   double grace_s = 1;          // what the other ranks get once one has failed
   int threads = 0;             // per rank; 0: an equal share of the cores
+  Network network = Network::kNone;
+  SimulationOptions simulation = {};  // `ranks` is the number of inputs
 };
 
 /// Starts all ranks, waits, and leaves neither process nor file behind. Each rank finds RANK,
-/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS and OMP_WAIT_POLICY in its environment. Throws Error if
+/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS and OMP_WAIT_POLICY in its environment, over Gloo also
+/// MASTER_ADDR and MASTER_PORT of a store that the harness serves. A job that can never go on (a
+/// deadlock, a rank that others wait for is gone) is ended at once and explained. Throws Error if
 /// the harness itself fails: program not found, temporary folder not writable, disk full.
 ///
 /// With the environment variable LAB_DEBUG_RANK=K, rank K waits until a debugger is attached; the

@@ -7,13 +7,21 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
+#include "common/grading/rank_files.h"
+#include "common/launch/job.h"
 #include "common/tensor/todo.h"
 
 namespace lab::grading {
 namespace {
+
+namespace fs = std::filesystem;
 
 Parcel with_outcome(Parcel parcel, const char* outcome, const std::string& message) {
   parcel.set_text(kOutcomeEntry, outcome);
@@ -21,17 +29,78 @@ Parcel with_outcome(Parcel parcel, const char* outcome, const std::string& messa
   return parcel;
 }
 
-/// The scenario's result, or in its place the exception that it ended with.
-Parcel run(Scenario scenario, const Parcel& input) {
+/// What `body` returns, or in its place the exception that it ended with.
+template <typename Body>
+Parcel run(const Body& body) {
   try {
-    return with_outcome(scenario(input), kReturnedOutcome, "");
+    return with_outcome(body(), kReturnedOutcome, "");
   } catch (const NotImplemented& error) {
     return with_outcome({}, kNotImplementedOutcome, error.what());
+  } catch (const BrokenOff& error) {
+    return with_outcome({}, kBrokenOffOutcome, error.what());
   } catch (const std::exception& error) {
     return with_outcome({}, kErrorOutcome, error.what());
   } catch (...) {
     return with_outcome({}, kErrorOutcome, "an exception that is not a std::exception");
   }
+}
+
+/// This process is one rank. The result is written before the rank leaves the job: a rank that
+/// waits for it in vain must not take it away.
+int run_rank(const Scenarios& scenarios, const std::string& scenario, const fs::path& input,
+             const fs::path& result) {
+  const Parcel arguments = Parcel::read(input);
+  std::unique_ptr<Job> job;
+  const Parcel parcel = run([&] {
+    const auto alone = scenarios.alone.find(scenario);
+    if (alone != scenarios.alone.end()) return alone->second(arguments);
+    job = std::make_unique<Job>(read_rank_environment({}));
+    return scenarios.group.at(scenario)(arguments, job->world());
+  });
+  parcel.write(result);
+  return parcel.text(kOutcomeEntry) == kReturnedOutcome ? 0 : 1;
+}
+
+SimulationOptions options_from(const std::string& text, int ranks) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  SimulationOptions options{.ranks = ranks,
+                            .seed = json.at("seed"),
+                            .buffered_bytes = json.at("buffered_bytes"),
+                            .max_delay = json.at("max_delay"),
+                            .shuffle_ranks = json.at("shuffle_ranks")};
+  if (json.contains("death"))
+    options.death = {.rank = json["death"].at(0), .operation = json["death"].at(1)};
+  return options;
+}
+
+/// This process is all ranks.
+int simulate_ranks(GroupScenario scenario, const std::string& options, const fs::path& input,
+                   const fs::path& result) {
+  std::vector<Parcel> arguments;
+  while (fs::exists(rank_input_file(input, static_cast<int>(arguments.size()))))
+    arguments.push_back(Parcel::read(rank_input_file(input, static_cast<int>(arguments.size()))));
+
+  std::vector<std::optional<Parcel>> results(arguments.size());
+  const SimulationReport report =
+      simulate(options_from(options, static_cast<int>(arguments.size())), [&](ProcessGroup& world) {
+        const auto rank = static_cast<size_t>(world.rank());
+        try {
+          results[rank] = with_outcome(scenario(arguments[rank], world), kReturnedOutcome, "");
+        } catch (const NotImplemented& error) {
+          results[rank] = with_outcome({}, kNotImplementedOutcome, error.what());
+          throw;  // for the others it is gone
+        }
+      });
+
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    if (!results[rank])
+      results[rank] = report.diagnosis && report.snapshots[rank].waiting() != nullptr
+                          ? with_outcome({}, kDiagnosedOutcome, report.diagnosis->text())
+                          : with_outcome({}, kErrorOutcome, report.errors[rank]);
+    set_traffic(*results[rank], report.snapshots[rank]);
+    results[rank]->write(rank_result_file(result, static_cast<int>(rank)));
+  }
+  return 0;  // each rank's file says how it ended
 }
 
 bool debugger_is_attached() {
@@ -48,28 +117,48 @@ void wait_for_debugger() {
 
 }  // namespace
 
-int rank_main(int argc, char** argv, const std::map<std::string, Scenario>& scenarios) {
+std::string traffic_entry(OpKind kind) { return fmt::format("traffic.{}", op_name(kind)); }
+
+void set_traffic(Parcel& parcel, const RankSnapshot& record) {
+  for (size_t kind = 0; kind < kOpKinds; ++kind) {
+    const Traffic& traffic = record.traffic[kind];
+    parcel.set(
+        traffic_entry(static_cast<OpKind>(kind)),
+        std::vector{static_cast<double>(traffic.operations), static_cast<double>(traffic.bytes)});
+  }
+}
+
+std::string to_text(const SimulationOptions& options) {
+  nlohmann::json json{{"seed", options.seed},
+                      {"buffered_bytes", options.buffered_bytes},
+                      {"max_delay", options.max_delay},
+                      {"shuffle_ranks", options.shuffle_ranks}};
+  if (options.death) json["death"] = {options.death->rank, options.death->operation};
+  return json.dump();
+}
+
+int rank_main(int argc, char** argv, const Scenarios& scenarios) {
   CLI::App app("Runs one rank of a test. Tests start it; by hand it is of use in a debugger.");
   std::string scenario;
-  std::filesystem::path input;
-  std::filesystem::path result;
+  fs::path input;
+  fs::path result;
+  std::string simulation;
   bool wait = false;
   app.add_option("--scenario", scenario, "What to run")->required();
   app.add_option("--in", input, "File with its input")->required();
   app.add_option("--out", result, "File for its result")->required();
+  app.add_option("--simulate", simulation, "All ranks in this process: how the network behaves");
   app.add_flag("--wait-for-debugger", wait, "Do nothing until a debugger is attached");
   CLI11_PARSE(app, argc, argv);
 
-  const auto found = scenarios.find(scenario);
-  if (found == scenarios.end()) {
+  if (!scenarios.alone.contains(scenario) && !scenarios.group.contains(scenario)) {
     fmt::print(stderr, "error: this rank program has no scenario '{}'\n", scenario);
     return 2;
   }
   if (wait) wait_for_debugger();
   try {
-    const Parcel parcel = run(found->second, Parcel::read(input));
-    parcel.write(result);
-    return parcel.text(kOutcomeEntry) == kReturnedOutcome ? 0 : 1;
+    if (simulation.empty()) return run_rank(scenarios, scenario, input, result);
+    return simulate_ranks(scenarios.group.at(scenario), simulation, input, result);
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return kParcelFailed;

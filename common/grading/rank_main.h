@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "common/comm/process_group.h"
+#include "common/comm/sim/simulation.h"
 #include "common/grading/parcel.h"
 
 namespace lab::grading {
@@ -11,9 +13,20 @@ namespace lab::grading {
 /// Calls the lab's functions on `input` and returns what the verdict test will judge.
 using Scenario = Parcel (*)(const Parcel& input);
 
+/// The same for ranks that talk: called once on every rank of a job.
+using GroupScenario = Parcel (*)(const Parcel& input, ProcessGroup& world);
+
+struct Scenarios {
+  std::map<std::string, Scenario> alone = {};
+  std::map<std::string, GroupScenario> group = {};
+};
+
 /// Runs `--scenario NAME --in FILE --out FILE`. An exception that leaves the scenario is written to
-/// FILE in place of a result.
-int rank_main(int argc, char** argv, const std::map<std::string, Scenario>& scenarios);
+/// FILE in place of a result. A group scenario joins the job that the environment tells of.
+///
+/// With `--simulate OPTIONS`, as `to_text` writes them, this one process runs all ranks of a group
+/// scenario; `--in` and `--out` are then the folder of the files that rank_files.h names.
+int rank_main(int argc, char** argv, const Scenarios& scenarios);
 
 /// Exit code of a rank that could not read its input or write its result: a full disk, say. That is
 /// no failure of the implementation.
@@ -25,5 +38,15 @@ inline constexpr const char* kMessageEntry = "rank.message";
 inline constexpr const char* kReturnedOutcome = "returned";
 inline constexpr const char* kNotImplementedOutcome = "not implemented";
 inline constexpr const char* kErrorOutcome = "error";
+inline constexpr const char* kBrokenOffOutcome = "broken off";
+inline constexpr const char* kDiagnosedOutcome = "diagnosed";
+
+/// The entry that holds what a rank has sent by operations of a kind: their number, their bytes.
+std::string traffic_entry(OpKind kind);
+
+/// Notes in a rank's parcel what it has sent.
+void set_traffic(Parcel& parcel, const RankSnapshot& record);
+
+std::string to_text(const SimulationOptions& options);
 
 }  // namespace lab::grading

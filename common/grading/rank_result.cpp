@@ -74,10 +74,13 @@ void tell_end(const ChildProcess& child, const std::filesystem::path& file, Rank
     if (outcome == kNotImplementedOutcome) {
       result.outcome = Outcome::kNotImplemented;
       result.message = result.result.text(kMessageEntry);
-    } else if (outcome == kErrorOutcome) {
-      result.outcome = Outcome::kError;
+    } else if (outcome == kErrorOutcome || outcome == kBrokenOffOutcome) {
+      result.outcome = outcome == kErrorOutcome ? Outcome::kError : Outcome::kBrokenOff;
       result.message = fmt::format("rank {} stopped with an error: {}", result.rank,
                                    result.result.text(kMessageEntry));
+    } else if (outcome == kDiagnosedOutcome) {
+      result.outcome = Outcome::kDiagnosed;
+      result.message = result.result.text(kMessageEntry);
     } else if (code != 0) {
       result.message = fmt::format("rank {} ended with exit code {}", result.rank, code);
     } else {

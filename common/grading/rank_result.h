@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/grading/child_process.h"
 #include "common/grading/parcel.h"
+#include "common/launch/child_process.h"
 
 namespace lab::grading {
 
@@ -16,6 +16,8 @@ enum class Outcome {
   kError,           // stopped with an exception
   kExit,            // ended by itself without a result
   kCrash,           // ended by a signal
+  kBrokenOff,       // stopped with an error because a message broke off
+  kDiagnosed,       // waited for what can never come; `message` explains
   kDeadline,        // still ran at the deadline
   kEnded,           // still ran when another rank failed
 };
@@ -26,7 +28,7 @@ struct RankResult {
   std::string message;  // names the rank; further lines tell what to do; empty if it returned
   std::string output;   // what it printed, of long output the end
   double ended_after_s = 0;
-  Parcel result;
+  Parcel result;  // over a network with the entries of set_traffic
 };
 
 /// The rank that tells most about what went wrong. When one rank fails, others often stop with an

@@ -9,6 +9,7 @@
 
 #include "common/grading/compare.h"
 #include "common/grading/parcel.h"
+#include "common/grading/rank_harness.h"
 
 namespace lab::grading {
 
@@ -32,7 +33,24 @@ std::vector<Parcel> student(const std::string& scenario, const std::vector<Parce
 Parcel student(const std::string& scenario, const Parcel& input,
                Functions functions = Functions::kOwn);
 
+/// Runs a group scenario: one rank per input, over Gloo or simulated. `deadline_s`: for all of it.
+struct GroupOptions {
+  Functions functions = Functions::kOwn;
+  Network network = Network::kGloo;
+  SimulationOptions simulation = {};
+  double deadline_s = 10;
+};
+std::vector<Parcel> student_group(const std::string& scenario, const std::vector<Parcel>& inputs,
+                                  const GroupOptions& options = {});
+
+/// What a rank of `student_group` has sent: how many operations of a kind, and their bytes (of the
+/// tensor; the ring that carries an all_reduce moves about twice as many). Counted below what a
+/// student's code can reach.
+Traffic traffic_of(const Parcel& result, OpKind kind);
+
 /// The same with the solution. Where that fails, the test is not graded.
 Parcel reference(const std::string& scenario, const Parcel& input);
+std::vector<Parcel> reference_group(const std::string& scenario, const std::vector<Parcel>& inputs,
+                                    const GroupOptions& options = {});
 
 }  // namespace lab::grading

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "common/grading/rank_harness.h"
+#include "common/grading/rank_main.h"
 #include "common/grading/verdict.h"
 #include "common/tensor/error.h"
 
@@ -67,10 +68,9 @@ std::string current_suite() {
   return testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
 }
 
-std::vector<RankResult> run(const std::filesystem::path& program, const std::string& scenario,
-                            const std::vector<Parcel>& inputs) {
+std::vector<RankResult> run(const RankJob& job) {
   try {
-    return run_ranks({.program = program, .scenario = scenario, .inputs = inputs});
+    return run_ranks(job);
   } catch (const std::exception& error) {
     end_test(kHarness, error.what());
   }
@@ -80,6 +80,41 @@ std::vector<Parcel> results_of(std::vector<RankResult> ranks) {
   std::vector<Parcel> results;
   for (RankResult& rank : ranks) results.push_back(std::move(rank.result));
   return results;
+}
+
+std::filesystem::path program_with(Functions functions) {
+  return functions == Functions::kOwn ? settings().rank_program()
+                                      : settings().rank_program_with_given();
+}
+
+RankJob group_job(const std::filesystem::path& program, const std::string& scenario,
+                  const std::vector<Parcel>& inputs, const GroupOptions& options) {
+  return {.program = program,
+          .scenario = scenario,
+          .inputs = inputs,
+          .deadline_s = options.deadline_s,
+          .network = options.network,
+          .simulation = options.simulation};
+}
+
+/// The results of a job of the implementation that is judged; ends the test if there are none.
+std::vector<Parcel> judged_results(const RankJob& job) {
+  const auto hung = deadline_messages().find(current_suite());
+  if (hung != deadline_messages().end()) stop(hung->second);
+  std::vector<RankResult> ranks = run(job);
+  if (const RankResult* failure = first_failure(ranks)) {
+    const std::string message = failure->message + quoted(*failure);
+    if (failure->outcome == Outcome::kDeadline) deadline_messages()[current_suite()] = message;
+    stop(message);
+  }
+  return results_of(std::move(ranks));
+}
+
+std::vector<Parcel> reference_results(const RankJob& job) {
+  std::vector<RankResult> ranks = run(job);
+  if (const RankResult* failure = first_failure(ranks))
+    end_test(kHarness, "the reference failed: " + failure->message + quoted(*failure));
+  return results_of(std::move(ranks));
 }
 
 /// Takes the place of GoogleTest's printer.
@@ -160,29 +195,33 @@ void expect(double got, const Expected& expected) { expect(std::vector{got}, exp
 
 std::vector<Parcel> student(const std::string& scenario, const std::vector<Parcel>& inputs,
                             Functions functions) {
-  const auto hung = deadline_messages().find(current_suite());
-  if (hung != deadline_messages().end()) stop(hung->second);
-  std::vector<RankResult> ranks =
-      run(functions == Functions::kOwn ? settings().rank_program()
-                                       : settings().rank_program_with_given(),
-          scenario, inputs);
-  if (const RankResult* failure = first_failure(ranks)) {
-    const std::string message = failure->message + quoted(*failure);
-    if (failure->outcome == Outcome::kDeadline) deadline_messages()[current_suite()] = message;
-    stop(message);
-  }
-  return results_of(std::move(ranks));
+  return judged_results(
+      {.program = program_with(functions), .scenario = scenario, .inputs = inputs});
 }
 
 Parcel student(const std::string& scenario, const Parcel& input, Functions functions) {
   return student(scenario, std::vector{input}, functions)[0];
 }
 
+std::vector<Parcel> student_group(const std::string& scenario, const std::vector<Parcel>& inputs,
+                                  const GroupOptions& options) {
+  return judged_results(group_job(program_with(options.functions), scenario, inputs, options));
+}
+
 Parcel reference(const std::string& scenario, const Parcel& input) {
-  std::vector<RankResult> ranks = run(settings().solution_program(), scenario, {input});
-  if (const RankResult* failure = first_failure(ranks))
-    end_test(kHarness, "the reference failed: " + failure->message + quoted(*failure));
-  return results_of(std::move(ranks))[0];
+  return reference_results(
+      {.program = settings().solution_program(), .scenario = scenario, .inputs = {input}})[0];
+}
+
+std::vector<Parcel> reference_group(const std::string& scenario, const std::vector<Parcel>& inputs,
+                                    const GroupOptions& options) {
+  return reference_results(group_job(settings().solution_program(), scenario, inputs, options));
+}
+
+Traffic traffic_of(const Parcel& result, OpKind kind) {
+  const std::vector<double> numbers = result.numbers(traffic_entry(kind));
+  return {.operations = static_cast<uint64_t>(numbers.at(0)),
+          .bytes = static_cast<uint64_t>(numbers.at(1))};
 }
 
 }  // namespace lab::grading

@@ -29,6 +29,6 @@ Interrupt::~Interrupt() {
 
 bool Interrupt::requested() const { return signal_received != 0; }
 
-int Interrupt::exit_code() const { return 128 + signal_received; }
+int Interrupt::exit_code() const { return 128 + (requested() ? signal_received : SIGINT); }
 
 }  // namespace lab

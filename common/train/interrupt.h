@@ -13,7 +13,8 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool requested() const;
-  /// By convention 128 plus the number of the signal: 130 after Ctrl-C.
+  /// By convention 128 plus the number of the signal: 130 after Ctrl-C, also if it reached another
+  /// rank only.
   int exit_code() const;
 };
 

@@ -15,15 +15,6 @@ constexpr const char* kEraseLine = "\r\x1b[K";
 
 }  // namespace
 
-std::string format_count(int64_t value) {
-  std::string reversed;
-  for (int64_t rest = value; rest > 0 || reversed.empty(); rest /= 10) {
-    if (reversed.size() % 4 == 3) reversed += ',';
-    reversed += static_cast<char>('0' + rest % 10);
-  }
-  return {reversed.rbegin(), reversed.rend()};
-}
-
 std::string format_duration(double seconds) {
   const auto total = static_cast<int64_t>(std::lround(std::max(seconds, 0.0)));
   const int64_t hours = total / 3600;

@@ -6,12 +6,10 @@
 #include <cstdio>
 #include <string>
 
+#include "common/tensor/format_count.h"
 #include "common/train/metrics.h"
 
 namespace lab {
-
-/// "4,812"; not for negative numbers.
-std::string format_count(int64_t value);
 
 /// "0:07", "1:42", "3:05:00".
 std::string format_duration(double seconds);

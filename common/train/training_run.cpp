@@ -34,24 +34,25 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, int64_t s
                                 static_cast<float>(options.weight_decay));
 }
 
-TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts)
-    : options_(options), parts_(parts), tokenizer_(copy_tokenizer(parts.tokenizer)) {
+TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts, Books books)
+    : options_(options), parts_(parts), books_(books), tokenizer_(copy_tokenizer(parts.tokenizer)) {
   if (options_.resume)
     resume();
-  else
+  else if (books_ == Books::kKept)
     folder_ = make_run_folder(options_.out, source_folder() / "runs", options_.run_name);
   state_.options = options_;
   state_.data_fingerprint = parts_.data.fingerprint();
   seconds_before_ = state_.seconds;
   saved_step_ = state_.step;
+  interrupt_.emplace();
+  if (books_ == Books::kNone) return;
   print_start();
   metrics_.emplace(folder_ / "metrics.jsonl", state_.step);
   progress_.emplace(first_step(), options_.steps);
-  interrupt_.emplace();
 }
 
 TrainingRun::~TrainingRun() {
-  if (state_.step > 0) return;
+  if (books_ == Books::kNone || state_.step > 0) return;
   std::error_code ignored;
   std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
   std::filesystem::remove(folder_, ignored);  // does nothing if something else is in it
@@ -59,7 +60,7 @@ TrainingRun::~TrainingRun() {
 
 void TrainingRun::resume() {
   folder_ = options_.out;
-  remove_unfinished_checkpoints(folder_);
+  if (books_ == Books::kKept) remove_unfinished_checkpoints(folder_);
   const std::filesystem::path checkpoint = find_checkpoint(folder_);
   state_ = load_training_state(checkpoint);
   require(state_.data_fingerprint == parts_.data.fingerprint(),
@@ -72,6 +73,7 @@ void TrainingRun::resume() {
   load_for_training(checkpoint, parts_.model, parts_.optimizer);
   parts_.optimizer.set_steps(state_.optimizer_steps);
   parts_.sampler.restore(state_.sampler);
+  if (books_ == Books::kNone) return;
   fmt::print("resuming after step {} from {}\n", state_.step, display_path(checkpoint));
   if (state_.options.steps != options_.steps && options_.schedule == Decay::kCosine)
     fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", options_.steps,
@@ -104,6 +106,7 @@ bool TrainingRun::validation_due(int64_t step) const {
 
 void TrainingRun::record_start(std::optional<double> validation_loss) {
   state_.first_validation_loss = validation_loss;
+  if (books_ == Books::kNone) return;
   if (validation_loss)
     progress_->note(
         fmt::format("step 0/{}  validation loss {:.3f}", options_.steps, *validation_loss));
@@ -117,10 +120,11 @@ void TrainingRun::record(StepRecord record) {
           "{} (the loss is {})", diverged(record.step, options_.learning_rate), record.loss);
   record.seconds = seconds_before_ + stopwatch_.seconds();
   if (record.step == 1 && !record.val_loss) record.val_loss = state_.first_validation_loss;
-  metrics_->append(record);
+  if (metrics_) metrics_->append(record);
   state_.step = record.step;
   state_.seconds = record.seconds;
   state_.last_loss = record.loss;
+  if (books_ == Books::kNone) return;
   progress_->update(record);
   if (record.val_loss && validation_due(record.step))
     progress_->note(fmt::format("step {}/{}  validation loss {:.3f}", record.step, options_.steps,
@@ -142,11 +146,13 @@ void TrainingRun::check_weights() const {
 
 void TrainingRun::save_checkpoint() {
   check_weights();
-  state_.optimizer_steps = parts_.optimizer.steps();
-  state_.sampler = parts_.sampler.state();
-  lab::save_checkpoint(folder_, state_, parts_.model, parts_.optimizer, tokenizer_);
+  if (books_ == Books::kKept) {
+    state_.optimizer_steps = parts_.optimizer.steps();
+    state_.sampler = parts_.sampler.state();
+    lab::save_checkpoint(folder_, state_, parts_.model, parts_.optimizer, tokenizer_);
+    write_plot();
+  }
   saved_step_ = state_.step;
-  write_plot();
 }
 
 void TrainingRun::write_plot() const {
@@ -155,11 +161,12 @@ void TrainingRun::write_plot() const {
 }
 
 int TrainingRun::finish() {
-  progress_->finish();
+  if (progress_) progress_->finish();
   if (saved_step_ < state_.step) save_checkpoint();
   const std::string folder = display_path(folder_);
   const int exit_code = state_.step < options_.steps ? interrupt_->exit_code() : 0;
   interrupt_.reset();
+  if (books_ == Books::kNone) return exit_code;
   if (exit_code != 0 && state_.step == 0) {
     fmt::print("\nstopped before the first step\n");
     return exit_code;

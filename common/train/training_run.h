@@ -45,6 +45,12 @@ struct TrainingParts {
   const TokenDataset& data;
 };
 
+/// Who keeps the books where several ranks train together: one of them.
+enum class Books {
+  kKept,
+  kNone,  // this rank prints and writes nothing; it resumes, and notes Ctrl-C, as the others do
+};
+
 /// Keeps the books of a training loop, so that the loop shows only training: progress in the
 /// terminal, metrics.jsonl, loss.svg, checkpoints, Ctrl-C. With --resume it first puts model,
 /// optimizer and sampler back to where the newest checkpoint has them.
@@ -52,12 +58,13 @@ class TrainingRun {
  public:
   /// Makes the run's folder, or opens that of --resume. Throws Error: folder not writable,
   /// checkpoint damaged, other data than before.
-  TrainingRun(const TrainOptions& options, const TrainingParts& parts);
+  TrainingRun(const TrainOptions& options, const TrainingParts& parts, Books books = Books::kKept);
   /// Removes the folder again if not one step was recorded.
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
+  /// Empty where no books are kept.
   const std::filesystem::path& folder() const { return folder_; }
 
   /// The loop runs from first_step() while goes_on(step): until options.steps, or Ctrl-C.
@@ -90,6 +97,7 @@ class TrainingRun {
 
   TrainOptions options_;
   TrainingParts parts_;
+  Books books_;
   TokenizerCopy tokenizer_;
   std::filesystem::path folder_;
   TrainingState state_;

@@ -5,26 +5,56 @@
 #include <vector>
 
 namespace lab {
+namespace {
 
-std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const TrainOptions& options, LossFunction loss) {
+struct LossSum {
+  double loss = 0.0;  // of all targets together
+  int64_t targets = 0;
+};
+
+/// How many sequences of the validation split are looked at.
+int64_t sequences_wanted(const TokenDataset& data, const TrainOptions& options) {
+  const int64_t available = data.sequence_count(Split::kValidation, options.model.context);
+  return std::min(available, options.validation_batches * options.batch);
+}
+
+/// Over every `ranks`-th microbatch, beginning with number `rank`.
+LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const TrainOptions& options,
+                   LossFunction loss, int rank, int ranks) {
   const int64_t length = options.model.context;
   const int64_t available = data.sequence_count(Split::kValidation, length);
-  const int64_t wanted = std::min(available, options.validation_batches * options.batch);
-  if (wanted == 0) return std::nullopt;
-
-  double sum = 0.0;
-  int64_t targets = 0;
-  for (int64_t first = 0; first < wanted; first += options.batch) {
+  const int64_t wanted = sequences_wanted(data, options);
+  LossSum sum;
+  for (int64_t first = rank * options.batch; first < wanted; first += ranks * options.batch) {
     std::vector<int64_t> indices;
     for (int64_t i = first; i < std::min(first + options.batch, wanted); ++i)
       indices.push_back(i * available / wanted);
     const TokenBatch batch = data.batch(Split::kValidation, indices, length);
-    sum += loss(model.forward(batch), batch, /*total_targets=*/1);
-    targets += batch.target_count();
+    sum.loss += loss(model.forward(batch), batch, /*total_targets=*/1);
+    sum.targets += batch.target_count();
     model.discard();
   }
-  return sum / static_cast<double>(targets);
+  return sum;
+}
+
+}  // namespace
+
+std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
+                                      const TrainOptions& options, LossFunction loss) {
+  if (sequences_wanted(data, options) == 0) return std::nullopt;
+  const LossSum sum = sum_losses(model, data, options, loss, 0, 1);
+  return sum.loss / static_cast<double>(sum.targets);
+}
+
+std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
+                                      const TrainOptions& options, LossFunction loss,
+                                      ProcessGroup& group) {
+  if (sequences_wanted(data, options) == 0) return std::nullopt;
+  const LossSum mine = sum_losses(model, data, options, loss, group.rank(), group.size());
+  const Tensor sums =
+      Tensor::from({static_cast<float>(mine.loss), static_cast<float>(mine.targets)}, {2});
+  group.all_reduce(sums);
+  return double{sums.data()[0]} / double{sums.data()[1]};
 }
 
 }  // namespace lab

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "common/comm/process_group.h"
 #include "common/data/token_dataset.h"
 #include "common/model/llama_stage.h"
 #include "common/train/options.h"
@@ -20,5 +21,11 @@ using LossFunction = double (*)(const Tensor& logits, const TokenBatch& batch,
 /// sequence. Changes neither weights nor gradients.
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss);
+
+/// The same, with the microbatches shared out among the ranks of a group, which hold the same
+/// weights. All of them call it, and all get the mean over all.
+std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
+                                      const TrainOptions& options, LossFunction loss,
+                                      ProcessGroup& group);
 
 }  // namespace lab

@@ -93,6 +93,60 @@ Parcel leave_grandchild(const Parcel& input) {
   return {};
 }
 
+// Ranks that talk.
+
+/// Adds up what the ranks bring along, and passes it on once around.
+Parcel add_up(const Parcel& input, lab::ProcessGroup& world) {
+  const lab::Tensor sum = input.tensor("mine").clone();
+  world.all_reduce(sum);
+  const lab::Tensor from_left = lab::Tensor::zeros(sum.shape());
+  lab::Work arrives =
+      world.irecv(from_left, (world.rank() + world.size() - 1) % world.size(), /*tag=*/1);
+  world.send(input.tensor("mine"), (world.rank() + 1) % world.size(), /*tag=*/1);
+  arrives.wait();
+  Parcel result;
+  result.set("sum", sum);
+  result.set("from_left", from_left);
+  return result;
+}
+
+Parcel both_send_first(const Parcel&, lab::ProcessGroup& world) {
+  const lab::Tensor tensor = lab::Tensor::zeros({4});
+  world.send(tensor, 1 - world.rank());
+  world.recv(tensor, 1 - world.rank());
+  return {};
+}
+
+Parcel forget_the_others(const Parcel&, lab::ProcessGroup& world) {
+  if (world.rank() == 1) return {};
+  world.all_reduce(lab::Tensor::zeros({4}));
+  return {};
+}
+
+Parcel throw_while_others_wait(const Parcel&, lab::ProcessGroup& world) {
+  if (world.rank() == 1) throw std::runtime_error("rank 1 has had enough");
+  world.barrier();
+  return {};
+}
+
+Parcel todo_while_others_wait(const Parcel&, lab::ProcessGroup& world) {
+  if (world.rank() == 1) lab::not_implemented("1a", "a.cpp");
+  world.barrier();
+  return {};
+}
+
+Parcel die_in_all_reduce(const Parcel&, lab::ProcessGroup& world) {
+  if (world.rank() == 1) std::raise(SIGKILL);
+  world.all_reduce(lab::Tensor::zeros({4}));
+  return {};
+}
+
+Parcel stop_before_barrier(const Parcel&, lab::ProcessGroup& world) {
+  if (world.rank() == 1) std::raise(SIGSTOP);
+  world.barrier();
+  return {};
+}
+
 /// The word behind `option` on the command line.
 std::string argument(int argc, char** argv, const std::string& option) {
   for (int i = 1; i + 1 < argc; ++i)
@@ -111,18 +165,25 @@ int main(int argc, char** argv) {
   }
   if (scenario == "unwritable_result") std::filesystem::create_directory(result);
   return lab::grading::rank_main(argc, argv,
-                                 {{"echo", echo},
-                                  {"unwritable_result", echo},
-                                  {"crash", crash},
-                                  {"leave", leave},
-                                  {"sanitized", sanitized},
-                                  {"compute_forever", compute_forever},
-                                  {"wait_forever", wait_forever},
-                                  {"throw_error", throw_error},
-                                  {"meet_todo", meet_todo},
-                                  {"throw_in_parallel_loop", throw_in_parallel_loop},
-                                  {"print_a_flood", print_a_flood},
-                                  {"fail_on_rank_1", fail_on_rank_1},
-                                  {"todo_on_rank_2", todo_on_rank_2},
-                                  {"leave_grandchild", leave_grandchild}});
+                                 {.alone = {{"echo", echo},
+                                            {"unwritable_result", echo},
+                                            {"crash", crash},
+                                            {"leave", leave},
+                                            {"sanitized", sanitized},
+                                            {"compute_forever", compute_forever},
+                                            {"wait_forever", wait_forever},
+                                            {"throw_error", throw_error},
+                                            {"meet_todo", meet_todo},
+                                            {"throw_in_parallel_loop", throw_in_parallel_loop},
+                                            {"print_a_flood", print_a_flood},
+                                            {"fail_on_rank_1", fail_on_rank_1},
+                                            {"todo_on_rank_2", todo_on_rank_2},
+                                            {"leave_grandchild", leave_grandchild}},
+                                  .group = {{"add_up", add_up},
+                                            {"both_send_first", both_send_first},
+                                            {"forget_the_others", forget_the_others},
+                                            {"throw_while_others_wait", throw_while_others_wait},
+                                            {"todo_while_others_wait", todo_while_others_wait},
+                                            {"die_in_all_reduce", die_in_all_reduce},
+                                            {"stop_before_barrier", stop_before_barrier}}});
 }

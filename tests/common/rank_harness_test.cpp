@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "common/grading/child_process.h"
-#include "common/grading/scratch_folder.h"
+#include "common/launch/child_process.h"
+#include "common/launch/scratch_folder.h"
 #include "common/tensor/error.h"
 #include "tests/common/temp_folder.h"
 

@@ -194,10 +194,11 @@ Parcel run_microbatch_gradients(const Parcel& input) {
 }  // namespace lab01
 
 int main(int argc, char** argv) {
-  return lab::grading::rank_main(argc, argv,
-                                 {{"cross_entropy", lab01::run_cross_entropy},
-                                  {"causal_lm_loss", lab01::run_causal_lm_loss},
-                                  {"adam_update", lab01::run_adam_update},
-                                  {"train_step", lab01::run_train_step},
-                                  {"microbatch_gradients", lab01::run_microbatch_gradients}});
+  return lab::grading::rank_main(
+      argc, argv,
+      {.alone = {{"cross_entropy", lab01::run_cross_entropy},
+                 {"causal_lm_loss", lab01::run_causal_lm_loss},
+                 {"adam_update", lab01::run_adam_update},
+                 {"train_step", lab01::run_train_step},
+                 {"microbatch_gradients", lab01::run_microbatch_gradients}}});
 }

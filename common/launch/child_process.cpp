@@ -1,5 +1,5 @@
 // fork and exec, a process group, a pipe.
-#include "common/grading/child_process.h"
+#include "common/launch/child_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -14,22 +14,25 @@
 
 #include "common/tensor/error.h"
 
-namespace lab::grading {
+namespace lab {
 namespace {
 
 constexpr size_t kKeptOutput = 16 << 10;
 constexpr int kReadsPerCall = 64;  // so that a flood of output cannot keep the caller busy
 
 // Between fork and exec: system calls only, no memory allocation.
-[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent, int output,
-                         int report) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent,
+                         ChildProcess::Outputs outputs, int report) {
   setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // what this process blocks is its own affair
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) {
     const int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, STDIN_FILENO);
-    dup2(output, STDOUT_FILENO);
-    dup2(output, STDERR_FILENO);
+    dup2(outputs.out, STDOUT_FILENO);
+    dup2(outputs.error, STDERR_FILENO);
     execve(arguments[0], arguments, environment);
     const int error = errno;
     [[maybe_unused]] const ssize_t written = write(report, &error, sizeof error);
@@ -61,37 +64,47 @@ double seconds(const timeval& time) {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
+                           const std::map<std::string, std::string>& environment, Outputs outputs) {
+  start(command, environment, outputs);
+}
+
+ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const std::map<std::string, std::string>& environment) {
+  std::array<int, 2> output{-1, -1};
+  if (pipe2(output.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
+  try {
+    start(command, environment, {output[1], output[1]});
+  } catch (...) {
+    close(output[0]);
+    close(output[1]);
+    throw;
+  }
+  close(output[1]);
+  output_ = output[0];
+  fcntl(output_, F_SETFL, O_NONBLOCK);
+}
+
+void ChildProcess::start(const std::vector<std::string>& command,
+                         const std::map<std::string, std::string>& environment, Outputs outputs) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> variables = merged_environment(environment);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
 
-  std::array<int, 2> output{-1, -1};
   std::array<int, 2> report{-1, -1};  // closed by a successful exec, else holds its error
-  if (pipe2(output.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
-  if (pipe2(report.data(), O_CLOEXEC) != 0) {
-    const int error = errno;
-    close(output[0]);
-    close(output[1]);
-    fail("cannot create a pipe: {}", std::strerror(error));
-  }
+  if (pipe2(report.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0)
-    become(argument_pointers.data(), variable_pointers.data(), parent, output[1], report[1]);
+    become(argument_pointers.data(), variable_pointers.data(), parent, outputs, report[1]);
   int error = pid_ < 0 ? errno : 0;
-  close(output[1]);
   close(report[1]);
   if (pid_ > 0) {
     setpgid(pid_, pid_);  // the child does the same: whoever comes first
     if (read(report[0], &error, sizeof error) > 0) waitpid(pid_, nullptr, 0);
   }
   close(report[0]);
-  if (error != 0) close(output[0]);
   require(error == 0, "cannot start {}: {}", command[0], std::strerror(error));
-  output_ = output[0];
-  fcntl(output_, F_SETFL, O_NONBLOCK);
   running_ = true;
 }
 
@@ -121,6 +134,10 @@ bool ChildProcess::running() {
   return running_;
 }
 
+void ChildProcess::send_signal(int signal) {
+  if (running_) kill(-pid_, signal);
+}
+
 void ChildProcess::end() {
   if (running_) reap();
 }
@@ -137,4 +154,4 @@ void ChildProcess::reap() {
   output_ = -1;
 }
 
-}  // namespace lab::grading
+}  // namespace lab

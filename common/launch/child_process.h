@@ -7,22 +7,30 @@
 #include <string>
 #include <vector>
 
-namespace lab::grading {
+namespace lab {
 
 /// Runs a program in a process group of its own, so that whatever it starts can be ended with it.
 /// It is killed by `end`, by the destructor, and by the kernel should this process die. Standard
-/// output and error are captured together, of long output the end.
+/// output and error are captured together, of long output the end, or go where the caller says.
 class ChildProcess {
  public:
   /// `environment`: on top of this process's own. Throws Error if the program cannot be started.
   ChildProcess(const std::vector<std::string>& command,
                const std::map<std::string, std::string>& environment);
+
+  /// The same, with standard output and error into descriptors that stay the caller's.
+  struct Outputs {
+    int out = -1;
+    int error = -1;
+  };
+  ChildProcess(const std::vector<std::string>& command,
+               const std::map<std::string, std::string>& environment, Outputs outputs);
   ~ChildProcess() { end(); }
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// To poll for output; -1 once all of it has come.
+  /// To poll for captured output; -1 once all of it has come.
   int output_descriptor() const { return output_; }
   /// Takes over the output that is there, without waiting; to be called often, since a program
   /// whose output nobody reads stands still.
@@ -31,6 +39,8 @@ class ChildProcess {
 
   /// False from the moment when it has ended by itself; then its group has been ended as well.
   bool running();
+  /// Asks the whole group to end, or to stop and go on: any signal, if it still runs.
+  void send_signal(int signal);
   /// Kills the whole group if it still runs.
   void end();
 
@@ -40,6 +50,8 @@ class ChildProcess {
   double cpu_seconds() const { return cpu_seconds_; }
 
  private:
+  void start(const std::vector<std::string>& command,
+             const std::map<std::string, std::string>& environment, Outputs outputs);
   void reap();
 
   pid_t pid_ = -1;
@@ -50,4 +62,4 @@ class ChildProcess {
   double cpu_seconds_ = 0;
 };
 
-}  // namespace lab::grading
+}  // namespace lab

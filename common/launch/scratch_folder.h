@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace lab::grading {
+namespace lab {
 
 /// Created under the system's temporary folder, removed with all its content by the destructor. A
 /// process that is killed cannot do that: the next ScratchFolder of the same user removes what it
@@ -23,4 +23,4 @@ class ScratchFolder {
   int lock_ = -1;
 };
 
-}  // namespace lab::grading
+}  // namespace lab

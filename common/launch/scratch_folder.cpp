@@ -1,5 +1,5 @@
 // A locked temporary folder; unlocked ones are leftovers.
-#include "common/grading/scratch_folder.h"
+#include "common/launch/scratch_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,7 +14,7 @@
 
 #include "common/tensor/error.h"
 
-namespace lab::grading {
+namespace lab {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,4 +70,4 @@ ScratchFolder::~ScratchFolder() {
   close(lock_);
 }
 
-}  // namespace lab::grading
+}  // namespace lab

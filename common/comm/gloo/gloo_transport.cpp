@@ -1,0 +1,223 @@
+// Gloo's contexts and buffers behind the Transport interface.
+#include "common/comm/gloo/gloo_transport.h"
+
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/comm/gloo/gloo_store.h"
+#include "common/tensor/error.h"
+
+namespace lab {
+namespace {
+
+using gloo::transport::UnboundBuffer;
+using Milliseconds = std::chrono::milliseconds;
+using Device = std::shared_ptr<gloo::transport::Device>;
+using Context = std::shared_ptr<gloo::rendezvous::Context>;
+
+// Gloo's own collectives use the prefixes 1 to 8 in the top byte of a slot.
+constexpr uint64_t kReduceScatterPrefix = uint64_t{0x40} << 56;
+
+/// Calls `body` and turns what Gloo throws into an Error.
+template <typename Body>
+auto guarded(const Body& body) {
+  try {
+    return body();
+  } catch (const gloo::Exception& error) {
+    const std::string text = error.what();  // "[./gloo/transport/tcp/pair.cc:598] Connection ..."
+    throw Error(text.starts_with("[./") ? text.substr(text.find("] ") + 2) : text);
+  }
+}
+
+// Gloo does not write through the pointers of buffers that it sends from.
+float* writable(std::span<const float> data) { return const_cast<float*>(data.data()); }
+
+template <typename Combine>
+void combine_all(float* result, const float* a, const float* b, size_t count, Combine combine) {
+#pragma omp simd
+  for (size_t i = 0; i < count; ++i) result[i] = combine(a[i], b[i]);
+}
+
+void combine(ReduceOp op, float* result, const float* a, const float* b, size_t count) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return combine_all(result, a, b, count, [](float x, float y) { return x + y; });
+    case ReduceOp::kMin:
+      return combine_all(result, a, b, count, [](float x, float y) { return y < x ? y : x; });
+    case ReduceOp::kMax:
+      return combine_all(result, a, b, count, [](float x, float y) { return y > x ? y : x; });
+  }
+}
+
+/// The same, in the form in which Gloo calls it.
+auto reduction(ReduceOp op) {
+  return [op](void* result, const void* a, const void* b, size_t count) {
+    combine(op, static_cast<float*>(result), static_cast<const float*>(a),
+            static_cast<const float*>(b), count);
+  };
+}
+
+class GlooTransfer final : public Transfer {
+ public:
+  GlooTransfer(std::unique_ptr<UnboundBuffer> buffer, bool is_send)
+      : buffer_(std::move(buffer)), is_send_(is_send) {}
+
+  void wait(Milliseconds timeout) override {
+    guarded([&] { is_send_ ? buffer_->waitSend(timeout) : buffer_->waitRecv(timeout); });
+  }
+
+ private:
+  std::unique_ptr<UnboundBuffer> buffer_;
+  bool is_send_;
+};
+
+class GlooTransport final : public Transport {
+ public:
+  GlooTransport(Device device, Store& store, Context context)
+      : device_(std::move(device)), store_(store), context_(std::move(context)) {}
+
+  std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override {
+    return guarded([&] {
+      auto buffer = context_->createUnboundBuffer(writable(data), data.size_bytes());
+      buffer->send(to, slot, 0, data.size_bytes());
+      return std::make_unique<GlooTransfer>(std::move(buffer), true);
+    });
+  }
+
+  std::unique_ptr<Transfer> recv(std::span<float> data, int from, uint64_t slot) override {
+    return guarded([&] {
+      auto buffer = context_->createUnboundBuffer(data.data(), data.size_bytes());
+      buffer->recv(from, slot, 0, data.size_bytes());
+      return std::make_unique<GlooTransfer>(std::move(buffer), false);
+    });
+  }
+
+  void barrier(const Collective& call) override {
+    auto options = options_of<gloo::BarrierOptions>(call);
+    guarded([&] { gloo::barrier(options); });
+  }
+
+  void broadcast(std::span<float> data, int root, const Collective& call) override {
+    auto options = options_of<gloo::BroadcastOptions>(call);
+    options.setOutput(data.data(), data.size());
+    options.setRoot(root);
+    guarded([&] { gloo::broadcast(options); });
+  }
+
+  void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) override {
+    auto options = options_of<gloo::ReduceOptions>(call);
+    std::vector<float> result(data.size());  // Gloo uses it on the other ranks as well
+    options.setInput(data.data(), data.size());
+    options.setOutput(result.data(), result.size());
+    options.setRoot(root);
+    options.setReduceFunction(reduction(op));
+    guarded([&] { gloo::reduce(options); });
+    if (context_->rank == root) std::ranges::copy(result, data.begin());
+  }
+
+  void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) override {
+    auto options = options_of<gloo::AllreduceOptions>(call);
+    options.setOutput(data.data(), data.size());
+    options.setReduceFunction(reduction(op));
+    guarded([&] { gloo::allreduce(options); });
+  }
+
+  void all_gather(std::span<const float> input, std::span<float> output,
+                  const Collective& call) override {
+    auto options = options_of<gloo::AllgatherOptions>(call);
+    options.setInput(writable(input), input.size());
+    options.setOutput(output.data(), output.size());
+    guarded([&] { gloo::allgather(options); });
+  }
+
+  /// Gloo has none over unbound buffers. A ring: the part of rank r starts at rank r + 1 and is
+  /// added up on its way around, until it arrives where it belongs.
+  void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
+                      const Collective& call) override {
+    const int size = context_->size;
+    const int rank = context_->rank;
+    const size_t count = output.size();
+    const auto part = [&](int step) {
+      const int owner = (rank + 2 * size - step) % size;
+      return input.subspan(static_cast<size_t>(owner) * count, count);
+    };
+    std::vector<float> outgoing(part(1).begin(), part(1).end());
+    std::vector<float> incoming(count);
+    for (int step = 2; step <= size; ++step) {
+      const uint64_t slot = kReduceScatterPrefix | uint64_t{call.tag} << 24 | uint64_t(step);
+      const auto arrives = recv(incoming, (rank + size - 1) % size, slot);
+      const auto leaves = send(outgoing, (rank + 1) % size, slot);
+      arrives->wait(call.timeout);
+      leaves->wait(call.timeout);
+      combine(op, outgoing.data(), incoming.data(), part(step).data(), count);
+    }
+    std::ranges::copy(outgoing, output.begin());
+  }
+
+  std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
+                                     Milliseconds timeout) override {
+    const auto self = std::ranges::find(ranks, context_->rank);
+    return connect(device_, store_, static_cast<int>(self - ranks.begin()),
+                   static_cast<int>(ranks.size()), name, timeout);
+  }
+
+  static std::unique_ptr<Transport> connect(Device device, Store& store, int rank, int size,
+                                            const std::string& name, Milliseconds timeout) {
+    return guarded([&] {
+      auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
+      context->setTimeout(timeout);
+      const auto rendezvous = std::make_shared<GlooStore>(store, "gloo/" + name + "/", timeout);
+      connect_full_mesh(*context, rendezvous, device);
+      return std::make_unique<GlooTransport>(std::move(device), store, std::move(context));
+    });
+  }
+
+ private:
+  template <typename Options>
+  Options options_of(const Collective& call) const {
+    Options options(context_);
+    options.setTag(call.tag);
+    options.setTimeout(call.timeout);
+    return options;
+  }
+
+  // Newer versions of Gloo take the store as a shared pointer.
+  template <typename SomeContext>
+  static void connect_full_mesh(SomeContext& context,
+                                std::shared_ptr<gloo::rendezvous::Store> store, Device& device) {
+    if constexpr (requires { context.connectFullMesh(store, device); })
+      context.connectFullMesh(store, device);
+    else
+      context.connectFullMesh(*store, device);
+  }
+
+  Device device_;  // its thread moves the data of all groups
+  Store& store_;
+  Context context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store) {
+  gloo::transport::tcp::attr attributes;
+  attributes.hostname = options.address;  // else Gloo asks for the name of this machine
+  Device device;
+  try {
+    device = gloo::transport::tcp::CreateDevice(attributes);
+  } catch (const gloo::Exception& error) {
+    fail("cannot listen at {}: is it an address of this machine? ({})", options.address,
+         error.what());
+  }
+  return GlooTransport::connect(std::move(device), store, options.rank, options.size, "world",
+                                options.timeout);
+}
+
+}  // namespace lab

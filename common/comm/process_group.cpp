@@ -1,0 +1,325 @@
+// ProcessGroup: checks, numbers and records every operation, then hands it to the transport.
+#include "common/comm/process_group.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "common/comm/diagnosis.h"
+#include "common/comm/slot.h"
+#include "common/tensor/error.h"
+
+namespace lab {
+
+struct ProcessGroup::Impl {
+  std::shared_ptr<Transport> transport;  // null where this rank is alone
+  FlightRecorder& recorder;
+  int rank = 0;
+  std::vector<int> world_ranks;  // of the members
+  uint32_t id = 0;
+  std::string name;
+  std::chrono::milliseconds timeout;
+  uint64_t collectives = 0;  // entered so far
+  uint64_t splits = 0;
+  std::map<std::tuple<OpKind, int, int>, uint64_t> messages;  // posted, by kind, peer and tag
+  std::vector<std::unique_ptr<Work::Impl>> forgotten;
+
+  Impl(std::shared_ptr<Transport> way, FlightRecorder& log, int own_rank, std::vector<int> members,
+       uint32_t group, std::string title, std::chrono::milliseconds patience)
+      : transport(std::move(way)),
+        recorder(log),
+        rank(own_rank),
+        world_ranks(std::move(members)),
+        id(group),
+        name(std::move(title)),
+        timeout(patience) {
+    uint64_t bits = 0;
+    for (int member : world_ranks) bits |= uint64_t{1} << member;
+    recorder.add_group(id, bits, name);
+  }
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  int own_world_rank() const { return world_ranks[static_cast<size_t>(rank)]; }
+
+  void check_rank(int peer, const char* what) const {
+    require(peer >= 0 && peer < size(), "{}: there is no rank {} in {}, which has ranks 0 to {}",
+            what, peer, name, size() - 1);
+  }
+
+  static void check_tensor(const Tensor& tensor, const char* what) {
+    require(tensor.defined(), "{}: the tensor has no memory", what);
+    require(tensor.is_contiguous(),
+            "{}: the tensor {} is not contiguous: clone() it first, or send its rows one by one",
+            what, to_string(tensor.shape()));
+    require(tensor.device() == Device::kCpu, "{}: the tensor is not in the CPU's memory", what);
+  }
+
+  [[noreturn]] void fail_in(uint64_t operation, const OpRecord& record, const Error& error) const {
+    OpRecord numbered = record;
+    numbered.id = operation;
+    throw BrokenOff(fmt::format("rank {}: {} broke off: {}", own_world_rank(),
+                                describe(numbered, recorder.snapshot()), error.what()));
+  }
+
+  std::unique_ptr<Work::Impl> post(OpKind kind, const Tensor& tensor, int peer, int tag);
+  /// Calls `body(call)`, with what the transport must know of a collective over `elements`.
+  template <typename Body>
+  void collective(OpKind kind, int64_t elements, int root, ReduceOp op, const Body& body);
+};
+
+struct Work::Impl {
+  std::shared_ptr<ProcessGroup::Impl> group;
+  Tensor tensor;
+  OpRecord record;
+  std::unique_ptr<Transfer> transfer;  // null once it has been waited for
+};
+
+ProcessGroup::Impl::~Impl() {
+  // Who leaves because of an exception has not left in good order.
+  if (id == 0 && std::uncaught_exceptions() == 0) recorder.leave();
+}
+
+Work::Work(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Work::Work(Work&&) noexcept = default;
+Work& Work::operator=(Work&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+
+Work::~Work() {
+  if (impl_ == nullptr || impl_->transfer == nullptr) return;
+  // The transport still reads or writes the tensor: keep both as long as the group lives.
+  ProcessGroup::Impl& group = *impl_->group;
+  impl_->group.reset();
+  group.forgotten.push_back(std::move(impl_));
+}
+
+void Work::wait() {
+  if (impl_ == nullptr || impl_->transfer == nullptr) return;
+  ProcessGroup::Impl& group = *impl_->group;
+  group.recorder.waiting(impl_->record.id);
+  try {
+    impl_->transfer->wait(group.timeout);
+  } catch (const Error& error) {
+    group.fail_in(impl_->record.id, impl_->record, error);
+  }
+  impl_->transfer.reset();
+  group.recorder.done(impl_->record.id);
+}
+
+void wait_all(std::span<Work> works) {
+  for (Work& work : works) work.wait();
+}
+
+std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& tensor, int peer,
+                                                     int tag) {
+  const char* verb = kind == OpKind::kSend ? "send" : "recv";
+  check_rank(peer, verb);
+  require(peer != rank, "{}: rank {} of {} cannot exchange messages with itself", verb, rank, name);
+  require(tag >= 0 && tag <= kMaxTag, "{}: tag {} lies outside [0, {}]", verb, tag, kMaxTag);
+  check_tensor(tensor, verb);
+
+  auto work = std::make_unique<Work::Impl>();
+  work->tensor = tensor;
+  work->record = {.kind = kind,
+                  .group = id,
+                  .peer = world_ranks[static_cast<size_t>(peer)],
+                  .tag = tag,
+                  .bytes = tensor.bytes(),
+                  .sequence = messages[{kind, peer, tag}]++};
+  work->record.id = recorder.posted(work->record);
+  const uint64_t slot = message_slot(tag, work->record.sequence, tensor.bytes());
+  try {
+    work->transfer = kind == OpKind::kSend ? transport->send(tensor.values(), peer, slot)
+                                           : transport->recv(tensor.values(), peer, slot);
+  } catch (const Error& error) {
+    fail_in(work->record.id, work->record, error);
+  }
+  return work;
+}
+
+template <typename Body>
+void ProcessGroup::Impl::collective(OpKind kind, int64_t elements, int root, ReduceOp op,
+                                    const Body& body) {
+  OpRecord record{.kind = kind,
+                  .group = id,
+                  .peer = root < 0 ? -1 : world_ranks[static_cast<size_t>(root)],
+                  .tag = static_cast<int>(op),
+                  .bytes = static_cast<uint64_t>(elements) * sizeof(float),
+                  .sequence = ++collectives};
+  record.id = recorder.posted(record);
+  recorder.waiting(record.id);
+  const Transport::Collective call{.tag = collective_tag(collectives, static_cast<int>(kind),
+                                                         record.bytes, root, static_cast<int>(op)),
+                                   .timeout = timeout};
+  try {
+    if (size() > 1) {
+      // Without numbers to move, Gloo's collectives would not even wait for the others.
+      if (elements == 0 && kind != OpKind::kSplit)
+        transport->barrier(call);
+      else
+        body(call);
+    }
+  } catch (const Error& error) {
+    fail_in(record.id, record, error);
+  }
+  recorder.done(record.id);
+}
+
+ProcessGroup::ProcessGroup(std::shared_ptr<Transport> transport, FlightRecorder& recorder, int rank,
+                           int size, std::chrono::milliseconds timeout) {
+  require(size >= 1 && size <= kMaxWorldSize, "world size {}: it must lie between 1 and {}", size,
+          kMaxWorldSize);
+  require(rank >= 0 && rank < size, "rank {}: it must lie between 0 and {}", rank, size - 1);
+  require(timeout.count() > 0, "the timeout of a process group must be positive");
+  std::vector<int> members(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) members[static_cast<size_t>(r)] = r;
+  impl_ = std::make_shared<Impl>(std::move(transport), recorder, rank, std::move(members), 0,
+                                 "world", timeout);
+}
+
+ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ProcessGroup::~ProcessGroup() = default;
+ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
+
+int ProcessGroup::rank() const { return impl_->rank; }
+int ProcessGroup::size() const { return impl_->size(); }
+const std::string& ProcessGroup::name() const { return impl_->name; }
+FlightRecorder& ProcessGroup::recorder() const { return impl_->recorder; }
+
+int ProcessGroup::world_rank(int rank) const {
+  impl_->check_rank(rank, "world_rank");
+  return impl_->world_ranks[static_cast<size_t>(rank)];
+}
+
+Work ProcessGroup::isend(const Tensor& tensor, int to, int tag) {
+  Work work(impl_->post(OpKind::kSend, tensor, to, tag));
+  work.impl_->group = impl_;
+  return work;
+}
+
+Work ProcessGroup::irecv(const Tensor& tensor, int from, int tag) {
+  Work work(impl_->post(OpKind::kRecv, tensor, from, tag));
+  work.impl_->group = impl_;
+  return work;
+}
+
+void ProcessGroup::send(const Tensor& tensor, int to, int tag) { isend(tensor, to, tag).wait(); }
+void ProcessGroup::recv(const Tensor& tensor, int from, int tag) {
+  irecv(tensor, from, tag).wait();
+}
+
+std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operations) {
+  std::vector<Work> works;
+  for (const P2POp& op : operations)
+    works.push_back(op.kind == P2POp::Kind::kSend ? isend(op.tensor, op.peer, op.tag)
+                                                  : irecv(op.tensor, op.peer, op.tag));
+  return works;
+}
+
+void ProcessGroup::barrier() {
+  impl_->collective(OpKind::kBarrier, 0, -1, ReduceOp::kSum,
+                    [](const Transport::Collective&) {});  // no elements: a barrier in any case
+}
+
+void ProcessGroup::broadcast(const Tensor& tensor, int root) {
+  Impl::check_tensor(tensor, "broadcast");
+  impl_->check_rank(root, "broadcast");
+  impl_->collective(OpKind::kBroadcast, tensor.numel(), root, ReduceOp::kSum,
+                    [&](const Transport::Collective& call) {
+                      impl_->transport->broadcast(tensor.values(), root, call);
+                    });
+}
+
+void ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
+  Impl::check_tensor(tensor, "reduce");
+  impl_->check_rank(root, "reduce");
+  impl_->collective(OpKind::kReduce, tensor.numel(), root, op,
+                    [&](const Transport::Collective& call) {
+                      impl_->transport->reduce(tensor.values(), root, op, call);
+                    });
+}
+
+void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
+  Impl::check_tensor(tensor, "all_reduce");
+  impl_->collective(OpKind::kAllReduce, tensor.numel(), -1, op,
+                    [&](const Transport::Collective& call) {
+                      impl_->transport->all_reduce(tensor.values(), op, call);
+                    });
+}
+
+void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
+  Impl::check_tensor(output, "all_gather");
+  Impl::check_tensor(input, "all_gather");
+  require(output.numel() == size() * input.numel(),
+          "all_gather: {} ranks with inputs {} need an output of {} elements, not {}", size(),
+          to_string(input.shape()), size() * input.numel(), to_string(output.shape()));
+  if (size() == 1) output.copy_from(input.view(output.shape()));
+  impl_->collective(OpKind::kAllGather, input.numel(), -1, ReduceOp::kSum,
+                    [&](const Transport::Collective& call) {
+                      impl_->transport->all_gather(input.values(), output.values(), call);
+                    });
+}
+
+void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) {
+  Impl::check_tensor(output, "reduce_scatter");
+  Impl::check_tensor(input, "reduce_scatter");
+  require(input.numel() == size() * output.numel(),
+          "reduce_scatter: {} ranks with outputs {} need an input of {} elements, not {}", size(),
+          to_string(output.shape()), size() * output.numel(), to_string(input.shape()));
+  if (size() == 1) output.copy_from(input.view(output.shape()));
+  impl_->collective(OpKind::kReduceScatter, output.numel(), -1, op,
+                    [&](const Transport::Collective& call) {
+                      impl_->transport->reduce_scatter(input.values(), output.values(), op, call);
+                    });
+}
+
+ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {
+  require(color >= 0 && color <= kMaxTag, "split: color {} lies outside [0, {}]", color, kMaxTag);
+  constexpr int kHalf = 1 << 15;  // in halves, colors and keys are exact in float32
+  const Tensor own =
+      Tensor::from({static_cast<float>(color / kHalf), static_cast<float>(color % kHalf),
+                    static_cast<float>(key / kHalf), static_cast<float>(key % kHalf)},
+                   {4});
+  const Tensor all = Tensor::empty({size(), 4});
+  if (size() == 1) all.copy_from(own.view({1, 4}));
+
+  std::shared_ptr<Impl> group;
+  const auto whole = [&](int64_t rank, int64_t i) {
+    const float* numbers = all.data() + rank * 4 + i;
+    return static_cast<int>(numbers[0]) * kHalf + static_cast<int>(numbers[1]);
+  };
+  const auto make_group = [&](const Transport::Collective* call) {
+    if (call != nullptr) impl_->transport->all_gather(own.values(), all.values(), *call);
+    std::vector<std::pair<int, int>> order;  // key, rank
+    for (int r = 0; r < size(); ++r)
+      if (whole(r, 0) == color) order.emplace_back(whole(r, 2), r);
+    std::ranges::sort(order);
+    std::vector<int> ranks;
+    std::vector<int> world_ranks;
+    for (const auto& [ignored, r] : order) {
+      ranks.push_back(r);
+      world_ranks.push_back(world_rank(r));
+    }
+    const auto self = std::ranges::find(ranks, rank()) - ranks.begin();
+    const uint32_t id = group_id(impl_->id, impl_->splits, color);
+    std::shared_ptr<Transport> transport;
+    if (ranks.size() > 1)
+      transport = impl_->transport->connect(ranks, fmt::format("{:08x}", id), impl_->timeout);
+    group = std::make_shared<Impl>(
+        std::move(transport), impl_->recorder, static_cast<int>(self), std::move(world_ranks), id,
+        name.empty() ? fmt::format("{}/{}", impl_->name, color) : name, impl_->timeout);
+  };
+  ++impl_->splits;
+  impl_->collective(OpKind::kSplit, own.numel(), -1, ReduceOp::kSum,
+                    [&](const Transport::Collective& call) { make_group(&call); });
+  if (size() == 1) make_group(nullptr);
+  return ProcessGroup(std::move(group));
+}
+
+}  // namespace lab

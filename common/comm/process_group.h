@@ -1,0 +1,122 @@
+// ProcessGroup: the ranks of a job, or some of them, and the messages they exchange.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/comm/flight_recorder.h"
+#include "common/comm/transport.h"
+#include "common/tensor/error.h"
+#include "common/tensor/tensor.h"
+
+namespace lab {
+
+/// An operation that had begun and could not be finished: the peer has gone, the connection broke,
+/// or the deadline has passed. Mostly a consequence of what another rank did.
+class BrokenOff : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A message that was posted and may still be under way. Keeps its tensor's memory alive.
+class Work {
+ public:
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  /// A message that nobody waited for goes on by itself; its record shows that it was forgotten.
+  ~Work();
+
+  /// Returns when a send's receiver has posted the matching recv and the data has left, or when a
+  /// recv's data is there. Waiting again does nothing. Throws BrokenOff when the deadline of the
+  /// group has passed or the peer has gone.
+  void wait();
+
+ private:
+  friend class ProcessGroup;
+  struct Impl;
+  explicit Work(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Waits for all of them.
+void wait_all(std::span<Work> works);
+
+/// One message of a batch.
+struct P2POp {
+  enum class Kind { kSend, kRecv };
+  Kind kind = Kind::kSend;
+  Tensor tensor;
+  int peer = 0;
+  int tag = 0;
+};
+
+/// Verbs and meanings of torch.distributed. Ranks count from 0 within the group. Tensors are
+/// contiguous, and have the same number of elements on every rank that takes part.
+///
+/// A blocking `send` returns only when the receiver has posted the matching `recv`: two ranks that
+/// both send first, deadlock. A recv takes the messages of a peer with the same tag in the order in
+/// which they were sent.
+///
+/// All throw Error: rank out of range or this rank itself, tensor not contiguous, tag out of range;
+/// and BrokenOff. What deadlocks, or does not fit together (sizes, kinds of
+/// collectives), makes both sides wait; whoever watches the flight records then ends the job with
+/// an explanation. One thread at a time.
+class ProcessGroup {
+ public:
+  /// The group of all ranks. `recorder` outlives the group and is told of every operation.
+  ProcessGroup(std::shared_ptr<Transport> transport, FlightRecorder& recorder, int rank, int size,
+               std::chrono::milliseconds timeout);
+  ~ProcessGroup();
+  ProcessGroup(ProcessGroup&&) noexcept;
+
+  int rank() const;
+  int size() const;
+  /// "world", or that of `split`.
+  const std::string& name() const;
+  /// This group's rank `rank`, as a rank of the world.
+  int world_rank(int rank) const;
+  FlightRecorder& recorder() const;
+
+  void send(const Tensor& tensor, int to, int tag = 0);
+  void recv(const Tensor& tensor, int from, int tag = 0);
+  /// Post a message and return at once. The tensor must not change (isend) or be read (irecv)
+  /// before `wait` has returned.
+  [[nodiscard]] Work isend(const Tensor& tensor, int to, int tag = 0);
+  [[nodiscard]] Work irecv(const Tensor& tensor, int from, int tag = 0);
+  /// Posts all of them before any is waited for: no order of theirs can deadlock.
+  [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations);
+
+  /// Collectives: every rank of the group calls the same ones in the same order.
+  void barrier();
+  /// Copies the root's numbers to all.
+  void broadcast(const Tensor& tensor, int root = 0);
+  /// Combines the numbers of all ranks, element by element, on the root; on the others the tensor
+  /// keeps its numbers.
+  void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::kSum);
+  /// The same, with the result on every rank, equal to the last bit.
+  void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+  /// `output` is [size, ...input's shape], or as many elements under another shape.
+  void all_gather(const Tensor& output, const Tensor& input);
+  /// `input` has `size` times as many elements as `output`: rank r gets part r, combined.
+  void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::kSum);
+
+  /// All ranks call it; those that give the same color form a new group, numbered by key, then by
+  /// rank. `name` appears in diagnoses: "pipeline 1".
+  ProcessGroup split(int color, int key, const std::string& name = "");
+
+  /// Tags lie in [0, kMaxTag].
+  static constexpr int kMaxTag = (1 << 30) - 1;
+
+ private:
+  struct Impl;
+  friend class Work;
+  explicit ProcessGroup(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  // shared with works that are under way
+};
+
+}  // namespace lab

@@ -1,0 +1,147 @@
+// SimNetwork: matching, delivery and the ends of ranks.
+#include "common/comm/sim/sim_network.h"
+
+#include <algorithm>
+
+#include "common/tensor/error.h"
+
+namespace lab {
+
+void SimPost::abandon() {
+  if (done) return;
+  copy.assign(source.begin(), source.end());
+  source = copy;
+  discard = true;
+}
+
+SimNetwork::SimNetwork(const SimulationOptions& options, Scheduler& scheduler)
+    : options_(options),
+      scheduler_(scheduler),
+      random_(options.seed),
+      ranks_(static_cast<size_t>(options.ranks)) {}
+
+std::shared_ptr<SimPost> SimNetwork::send(const Address& address, std::span<const float> data) {
+  begin_operation(address.from);
+  auto post = std::make_shared<SimPost>();
+  post->rank = address.from;
+  post->source = data;
+  if (options_.buffered_bytes > 0 && data.size_bytes() <= options_.buffered_bytes) {
+    post->copy.assign(data.begin(), data.end());
+    post->source = post->copy;
+    post->buffered = post->done = true;
+  }
+  channels_[address].sends.push_back(post);
+  match(address);
+  return post;
+}
+
+std::shared_ptr<SimPost> SimNetwork::recv(const Address& address, std::span<float> data) {
+  begin_operation(address.to);
+  auto post = std::make_shared<SimPost>();
+  post->rank = address.to;
+  post->target = data;
+  channels_[address].recvs.push_back(post);
+  match(address);
+  return post;
+}
+
+void SimNetwork::wait(const SimPost& post) {
+  if (post.done) return;
+  check_alive(post.rank);
+  scheduler_.wait_until(post.rank, [&] { return post.done || !stopped_.empty(); });
+  if (!post.done) throw RankStop{stopped_};
+}
+
+void SimNetwork::collective(int rank, const Meeting& meeting, int members, int member,
+                            const Part& part, const Combine& combine) {
+  begin_operation(rank);
+  std::shared_ptr<Gathering>& entry = gatherings_[meeting];
+  if (entry == nullptr) {
+    entry = std::make_shared<Gathering>();
+    entry->parts.resize(static_cast<size_t>(members));
+    entry->done.resize(static_cast<size_t>(members));
+  }
+  const std::shared_ptr<Gathering> gathering = entry;
+  gathering->parts[static_cast<size_t>(member)] = part;
+  if (++gathering->arrived == members) {
+    gatherings_.erase(meeting);
+    for (const Part& other : gathering->parts)
+      require(other.input.size() == part.input.size() && other.output.size() == part.output.size(),
+              "simulated network: the parts of a collective differ in size");
+    combine(gathering->parts);
+    for (size_t i = 0; i < gathering->done.size(); ++i)
+      deliver_later([gathering, i] { gathering->done[i] = true; });
+    deliver_due();
+  }
+  const auto done = [&]() -> bool { return gathering->done[static_cast<size_t>(member)]; };
+  scheduler_.wait_until(rank, [&] { return done() || !stopped_.empty(); });
+  if (!done()) throw RankStop{stopped_};
+}
+
+bool SimNetwork::deliver_next() {
+  if (deliveries_.empty()) return false;
+  now_ = std::max(now_, deliveries_.begin()->first);
+  deliver_due();
+  return true;
+}
+
+void SimNetwork::stop(const std::string& why) { stopped_ = why; }
+
+// One step of time. Throws RankStop if the rank dies now, or should have ended.
+void SimNetwork::begin_operation(int rank) {
+  check_alive(rank);
+  Rank& self = rank_at(rank);
+  ++self.operations;
+  if (options_.death && options_.death->rank == rank &&
+      options_.death->operation == self.operations) {
+    self.killed = self.gone = true;
+    check_alive(rank);
+  }
+  ++now_;
+  deliver_due();
+}
+
+void SimNetwork::check_alive(int rank) const {
+  if (!stopped_.empty()) throw RankStop{stopped_};
+  if (killed(rank))
+    throw RankStop{
+        fmt::format("killed at operation {}", ranks_[static_cast<size_t>(rank)].operations)};
+}
+
+void SimNetwork::match(const Address& address) {
+  const auto found = channels_.find(address);
+  Channel& channel = found->second;
+  if (channel.sends.empty() || channel.recvs.empty()) return;  // so one of them stays empty
+  const auto send = channel.sends.front();
+  const auto recv = channel.recvs.front();
+  channel.sends.pop_front();
+  channel.recvs.pop_front();
+  if (channel.sends.empty() && channel.recvs.empty()) channels_.erase(found);
+  require(send->source.size() == recv->target.size(),
+          "simulated network: the two sides of a message differ in size");
+  deliver_later([this, send, recv] { deliver(*send, *recv); });
+  deliver_due();
+}
+
+void SimNetwork::deliver(SimPost& send, SimPost& recv) const {
+  const auto gone = [&](int rank) { return ranks_[static_cast<size_t>(rank)].gone; };
+  if ((gone(send.rank) && !send.buffered) || gone(recv.rank)) return;
+  if (!recv.discard) std::ranges::copy(send.source, recv.target.begin());
+  send.done = recv.done = true;
+}
+
+void SimNetwork::deliver_later(std::function<void()> delivery) {
+  const auto choices = static_cast<uint64_t>(options_.max_delay) + 1;
+  const int64_t due = now_ + static_cast<int64_t>(random_() % choices);
+  deliveries_.emplace(due, std::move(delivery));
+}
+
+void SimNetwork::deliver_due() {
+  while (!deliveries_.empty() && deliveries_.begin()->first <= now_) {
+    const std::function<void()> delivery = std::move(deliveries_.begin()->second);
+    deliveries_.erase(deliveries_.begin());
+    delivery();
+  }
+}
+
+}  // namespace lab

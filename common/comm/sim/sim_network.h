@@ -1,0 +1,120 @@
+// SimNetwork: what the ranks of a simulation have sent and not received, and the simulated clock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/comm/sim/scheduler.h"
+#include "common/comm/sim/simulation.h"
+
+namespace lab {
+
+/// Thrown in a rank that is killed, or that would wait for ever, to end it. Not a std::exception:
+/// what a program does about its errors is not meant for it.
+struct RankStop {
+  std::string why;
+};
+
+/// One side of a message. A send's memory is read, and a recv's written, at the moment of delivery.
+struct SimPost {
+  int rank = 0;  // of the world, as all ranks here
+  std::span<const float> source;
+  std::span<float> target;
+  std::vector<float> copy;  // of the source, where its memory may go before the delivery
+  bool buffered = false;    // the message has left its sender
+  bool discard = false;     // the target's memory has gone
+  bool done = false;
+
+  /// The program will not ask for this side again; its memory may go.
+  void abandon();
+};
+
+/// Ranks call it only while they hold the scheduler's baton. Every operation takes one step of
+/// simulated time; when all ranks wait, time goes on to the next delivery.
+class SimNetwork {
+ public:
+  SimNetwork(const SimulationOptions& options, Scheduler& scheduler);
+
+  /// Messages of the same address meet in the order in which they were posted.
+  struct Address {
+    std::string group;
+    int from = 0;
+    int to = 0;
+    uint64_t slot = 0;
+    bool operator<(const Address& other) const {
+      return std::tie(group, from, to, slot) <
+             std::tie(other.group, other.from, other.to, other.slot);
+    }
+  };
+  std::shared_ptr<SimPost> send(const Address& address, std::span<const float> data);
+  std::shared_ptr<SimPost> recv(const Address& address, std::span<float> data);
+  /// Returns when the message has been delivered (a buffered send: at once).
+  void wait(const SimPost& post);
+
+  /// What one member brings to a collective.
+  struct Part {
+    std::span<const float> input;
+    std::span<float> output;
+  };
+  using Combine = std::function<void(const std::vector<Part>&)>;
+  using Meeting = std::pair<std::string, uint32_t>;  // group, tag
+  /// Returns when all `members` members have brought their parts and the last one has called
+  /// `combine` with them. `member`: this rank's number in the group.
+  void collective(int rank, const Meeting& meeting, int members, int member, const Part& part,
+                  const Combine& combine);
+
+  /// Advances the clock to the next delivery; false if there is none.
+  bool deliver_next();
+  /// Nothing can go on: throws RankStop in every rank that waits, now or later.
+  void stop(const std::string& why);
+  /// The rank has ended: what it had posted and not delivered is lost.
+  void end(int rank) { rank_at(rank).gone = true; }
+  bool killed(int rank) const { return ranks_[static_cast<size_t>(rank)].killed; }
+  /// Steps of simulated time, from 1: in records, 0 stands for "not yet".
+  int64_t now() const { return now_; }
+
+ private:
+  struct Rank {
+    int operations = 0;
+    bool killed = false;
+    bool gone = false;
+  };
+  struct Channel {
+    std::deque<std::shared_ptr<SimPost>> sends;
+    std::deque<std::shared_ptr<SimPost>> recvs;
+  };
+  struct Gathering {
+    std::vector<Part> parts;
+    std::vector<bool> done;  // per member
+    int arrived = 0;
+  };
+
+  Rank& rank_at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  void begin_operation(int rank);
+  void check_alive(int rank) const;
+  void match(const Address& address);
+  void deliver(SimPost& send, SimPost& recv) const;
+  void deliver_later(std::function<void()> delivery);
+  void deliver_due();
+
+  const SimulationOptions options_;
+  Scheduler& scheduler_;
+  std::mt19937_64 random_;
+  int64_t now_ = 1;
+  std::string stopped_;  // why; empty: it goes on
+  std::vector<Rank> ranks_;
+  std::map<Address, Channel> channels_;
+  std::map<Meeting, std::shared_ptr<Gathering>> gatherings_;
+  std::multimap<int64_t, std::function<void()>> deliveries_;  // by the step when they are due
+};
+
+}  // namespace lab

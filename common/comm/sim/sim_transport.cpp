@@ -1,0 +1,125 @@
+// SimTransport: verbs in terms of the simulated network.
+#include "common/comm/sim/sim_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lab {
+namespace {
+
+using Parts = std::vector<SimNetwork::Part>;
+
+class SimTransfer final : public Transfer {
+ public:
+  SimTransfer(SimNetwork& network, std::shared_ptr<SimPost> post)
+      : network_(network), post_(std::move(post)) {}
+  ~SimTransfer() override { post_->abandon(); }
+  SimTransfer(const SimTransfer&) = delete;
+  SimTransfer& operator=(const SimTransfer&) = delete;
+
+  void wait(std::chrono::milliseconds) override { network_.wait(*post_); }
+
+ private:
+  SimNetwork& network_;
+  std::shared_ptr<SimPost> post_;
+};
+
+float combine(ReduceOp op, float a, float b) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return a + b;
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+  }
+  return a;
+}
+
+std::vector<float> combine_inputs(const Parts& parts, ReduceOp op) {
+  std::vector<float> result(parts[0].input.begin(), parts[0].input.end());
+  for (size_t rank = 1; rank < parts.size(); ++rank)
+    for (size_t i = 0; i < result.size(); ++i)
+      result[i] = combine(op, result[i], parts[rank].input[i]);
+  return result;
+}
+
+}  // namespace
+
+SimTransport::SimTransport(SimNetwork& network, std::string group, std::vector<int> members,
+                           int rank)
+    : network_(network), group_(std::move(group)), members_(std::move(members)), rank_(rank) {}
+
+std::unique_ptr<Transfer> SimTransport::send(std::span<const float> data, int to, uint64_t slot) {
+  auto post = network_.send({group_, world_rank(rank_), world_rank(to), slot}, data);
+  return std::make_unique<SimTransfer>(network_, std::move(post));
+}
+
+std::unique_ptr<Transfer> SimTransport::recv(std::span<float> data, int from, uint64_t slot) {
+  auto post = network_.recv({group_, world_rank(from), world_rank(rank_), slot}, data);
+  return std::make_unique<SimTransfer>(network_, std::move(post));
+}
+
+void SimTransport::barrier(const Collective& call) {
+  meet(call, {}, [](const Parts&) {});
+}
+
+void SimTransport::broadcast(std::span<float> data, int root, const Collective& call) {
+  meet(call, {data, data}, [root](const Parts& parts) {
+    const auto source = parts[static_cast<size_t>(root)].input;
+    for (const auto& part : parts)
+      if (part.output.data() != source.data()) std::ranges::copy(source, part.output.begin());
+  });
+}
+
+void SimTransport::reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) {
+  meet(call, {data, data}, [root, op](const Parts& parts) {
+    std::ranges::copy(combine_inputs(parts, op), parts[static_cast<size_t>(root)].output.begin());
+  });
+}
+
+void SimTransport::all_reduce(std::span<float> data, ReduceOp op, const Collective& call) {
+  meet(call, {data, data}, [op](const Parts& parts) {
+    const std::vector<float> result = combine_inputs(parts, op);
+    for (const auto& part : parts) std::ranges::copy(result, part.output.begin());
+  });
+}
+
+void SimTransport::all_gather(std::span<const float> input, std::span<float> output,
+                              const Collective& call) {
+  meet(call, {input, output}, [](const Parts& parts) {
+    std::vector<float> all;  // complete before the first output is written: they may overlap
+    for (const auto& part : parts) all.insert(all.end(), part.input.begin(), part.input.end());
+    for (const auto& part : parts) std::ranges::copy(all, part.output.begin());
+  });
+}
+
+void SimTransport::reduce_scatter(std::span<const float> input, std::span<float> output,
+                                  ReduceOp op, const Collective& call) {
+  meet(call, {input, output}, [op](const Parts& parts) {
+    const std::vector<float> result = combine_inputs(parts, op);
+    auto next = result.begin();
+    for (const auto& part : parts) {
+      const auto last = next + static_cast<std::ptrdiff_t>(part.output.size());
+      std::copy(next, last, part.output.begin());
+      next = last;
+    }
+  });
+}
+
+std::unique_ptr<Transport> SimTransport::connect(const std::vector<int>& ranks,
+                                                 const std::string& name,
+                                                 std::chrono::milliseconds) {
+  std::vector<int> members;
+  for (int rank : ranks) members.push_back(world_rank(rank));
+  const auto self = std::ranges::find(ranks, rank_) - ranks.begin();
+  return std::make_unique<SimTransport>(network_, name, std::move(members), static_cast<int>(self));
+}
+
+void SimTransport::meet(const Collective& call, const SimNetwork::Part& part,
+                        const SimNetwork::Combine& combine) {
+  network_.collective(world_rank(rank_), {group_, call.tag}, static_cast<int>(members_.size()),
+                      rank_, part, combine);
+}
+
+}  // namespace lab

@@ -1,0 +1,45 @@
+// SimTransport: the Transport of one rank in a simulation.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/sim/sim_network.h"
+#include "common/comm/transport.h"
+
+namespace lab {
+
+/// Deadlines are ignored: simulated time has nothing to do with them, and a wait that would never
+/// end is found without them. Every collective is done for none before all have come, and reduces
+/// in the order of ranks.
+class SimTransport final : public Transport {
+ public:
+  /// `members`: ranks of the world, in the order of their numbers in the group; `rank` indexes it.
+  SimTransport(SimNetwork& network, std::string group, std::vector<int> members, int rank);
+
+  std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override;
+  std::unique_ptr<Transfer> recv(std::span<float> data, int from, uint64_t slot) override;
+  void barrier(const Collective& call) override;
+  void broadcast(std::span<float> data, int root, const Collective& call) override;
+  void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) override;
+  void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) override;
+  void all_gather(std::span<const float> input, std::span<float> output,
+                  const Collective& call) override;
+  void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
+                      const Collective& call) override;
+  std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
+                                     std::chrono::milliseconds timeout) override;
+
+ private:
+  void meet(const Collective& call, const SimNetwork::Part& part,
+            const SimNetwork::Combine& combine);
+  int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
+
+  SimNetwork& network_;
+  std::string group_;
+  std::vector<int> members_;
+  int rank_;
+};
+
+}  // namespace lab

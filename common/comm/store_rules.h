@@ -1,0 +1,29 @@
+// What all stores do alike: limits, counters, deadlines, messages.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lab::store_rules {
+
+/// Throw Error if the key, or its value, is too long.
+void check_key(const std::string& key);
+void check_value(const std::string& key, const std::string& value);
+
+/// What a counter holds after `amount` is added to its text; absent counts as 0. Throws Error if
+/// the text is no number, or the sum too large.
+int64_t counter_after(const std::string& key, const std::optional<std::string>& text,
+                      int64_t amount);
+
+/// The number that is the whole text, in decimal; empty if it is anything else.
+std::optional<int64_t> parse_number(std::string_view text);
+
+/// Now and `timeout`, however large or negative that is.
+std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
+
+[[noreturn]] void throw_timeout(const std::string& key, std::chrono::milliseconds timeout);
+
+}  // namespace lab::store_rules

@@ -1,0 +1,66 @@
+// Transport: what a ProcessGroup needs from the network. One implementation a folder: gloo, sim.
+//
+// A transport moves bytes and knows nothing of tensors, tags or records. It may rely on its caller:
+// ranks are in range and never its own, lengths are equal on both sides, every collective is
+// entered by all ranks with the same arguments. Where a program breaks these rules, the
+// ProcessGroup gives the two sides different slots: both wait, which can be explained.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lab {
+
+/// How reductions combine the elements of all ranks.
+enum class ReduceOp { kSum, kMin, kMax };
+
+/// A message under way. Destroying it before it is done is safe: the transport keeps what it needs.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  /// Returns when the message has left (send: its receiver has posted the matching recv) or
+  /// arrived. Throws Error when the time is up, or when the connection broke.
+  virtual void wait(std::chrono::milliseconds timeout) = 0;
+};
+
+/// The connections among the ranks of one group.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// Start a message to or from a rank of the group. It meets the message of the other side that
+  /// has the same slot (below 2^56). The memory must stay valid until the transfer is done.
+  virtual std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) = 0;
+  virtual std::unique_ptr<Transfer> recv(std::span<float> data, int from, uint64_t slot) = 0;
+
+  /// Collectives, done when they return. Those with different tags do not meet. Throw Error as
+  /// Transfer::wait does.
+  struct Collective {
+    uint32_t tag = 0;
+    std::chrono::milliseconds timeout;
+  };
+  virtual void barrier(const Collective& call) = 0;
+  virtual void broadcast(std::span<float> data, int root, const Collective& call) = 0;
+  /// Only the root's data changes.
+  virtual void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) = 0;
+  virtual void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) = 0;
+  /// `output` holds the inputs of all ranks, in their order.
+  virtual void all_gather(std::span<const float> input, std::span<float> output,
+                          const Collective& call) = 0;
+  /// `input` has one part a rank; `output` is this rank's part, combined over all ranks.
+  virtual void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
+                              const Collective& call) = 0;
+
+  /// Connects some ranks of this group, this one included, into a group of their own; all of them
+  /// call it with the same arguments. `ranks`: in the order of their new numbers. `name`: unlike
+  /// that of any other group of the job.
+  virtual std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
+                                             std::chrono::milliseconds timeout) = 0;
+};
+
+}  // namespace lab

@@ -1,0 +1,110 @@
+// Beats, fates, and two looks.
+#include "common/launch/beat_judge.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "common/launch/job_keys.h"
+#include "common/launch/process_state.h"
+
+namespace lab {
+namespace {
+
+constexpr int kUnknownStatus = -1;
+// What a failure that was reported may really come from shows within this time.
+constexpr std::chrono::milliseconds kFailurePatience{1500};
+
+}  // namespace
+
+std::string encode_beat(uint64_t number, const RankSnapshot& snapshot) {
+  return fmt::format("{} ", number) + encode_snapshot(snapshot);
+}
+
+BeatJudge::BeatJudge(Store& store, const FlightRecorder& own, int rank,
+                     std::vector<RankIdentity> ranks)
+    : store_(store),
+      own_(own),
+      rank_(rank),
+      identities_(std::move(ranks)),
+      heard_(identities_.size()),
+      meetings_(identities_.size()) {
+  for (size_t i = 0; i < heard_.size(); ++i) {
+    heard_[i].at = Clock::now();
+    heard_[i].snapshot.rank = static_cast<int>(i);
+    heard_[i].snapshot.pid = identities_[i].pid;
+  }
+}
+
+void BeatJudge::listen(int rank) {
+  Heard& heard = heard_[static_cast<size_t>(rank)];
+  if (rank == rank_) {
+    heard.snapshot = own_.snapshot();
+  } else if (const auto text = store_.try_get(job_keys::beat(rank))) {
+    uint64_t number = 0;
+    const auto end = std::from_chars(text->data(), text->data() + text->size(), number).ptr;
+    if (number != heard.number) {
+      heard.number = number;
+      heard.at = Clock::now();
+      heard.snapshot = decode_snapshot(text->substr(static_cast<size_t>(end - text->data()) + 1));
+    }
+  }
+  heard.snapshot.fate = fate_of(rank);
+  // Whoever is gone does nothing any more: what was last heard stays true.
+  if (heard.snapshot.fate != RankFate::kRunning)
+    heard.snapshot.taken_ns = Clock::now().time_since_epoch().count();
+  heard.snapshot.status = kUnknownStatus;
+  if (heard.snapshot.left) heard.snapshot.status = 0;
+}
+
+RankFate BeatJudge::fate_of(int rank) const {
+  if (rank == rank_) return RankFate::kRunning;
+  const RankIdentity& identity = identities_[static_cast<size_t>(rank)];
+  const Heard& heard = heard_[static_cast<size_t>(rank)];
+  if (identity.space == identities_[static_cast<size_t>(rank_)].space) {
+    const ProcessState state = process_state(identity.pid);
+    if (state == ProcessState::kGone) return RankFate::kExited;
+    if (state == ProcessState::kStopped) return RankFate::kStopped;
+  }
+  if (heard.snapshot.left) return RankFate::kRunning;
+  return Clock::now() > heard.at + kSilence ? RankFate::kSilent : RankFate::kRunning;
+}
+
+std::optional<Diagnosis> BeatJudge::look() {
+  std::vector<RankSnapshot> now;
+  for (size_t i = 0; i < heard_.size(); ++i) {
+    listen(static_cast<int>(i));
+    now.push_back(heard_[i].snapshot);
+  }
+  if (auto diagnosis = judge_.look(now)) return diagnosis;
+  if (auto diagnosis = meetings_.look(store_, now)) return diagnosis;
+  return failure();
+}
+
+/// A rank that an exception has ended says so itself.
+std::optional<Diagnosis> BeatJudge::failure() {
+  if (!store_.try_get(job_keys::kFailures)) return std::nullopt;
+  const auto now = Clock::now();
+  if (!failure_since_) failure_since_ = now;
+  if (now < *failure_since_ + kFailurePatience) return std::nullopt;
+  for (size_t i = 0; i < identities_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    if (store_.try_get(job_keys::failed(rank)) != "1") continue;
+    return Diagnosis{.kind = Diagnosis::Kind::kRankEnded,
+                     .headline = fmt::format("rank {} has ended with an error of its own", rank),
+                     .details = "",
+                     .ranks = {rank}};
+  }
+  return std::nullopt;
+}
+
+int BeatJudge::listeners() const {
+  int count = 0;
+  for (const Heard& heard : heard_)
+    if (heard.snapshot.rank != rank_ && heard.snapshot.fate == RankFate::kRunning &&
+        !heard.snapshot.left)
+      ++count;
+  return count;
+}
+
+}  // namespace lab

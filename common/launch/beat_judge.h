@@ -1,0 +1,59 @@
+// BeatJudge: judges a job whose ranks nobody started together, by what they publish of themselves.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/comm/diagnosis.h"
+#include "common/comm/flight_recorder.h"
+#include "common/comm/store.h"
+#include "common/launch/meeting_judge.h"
+#include "common/launch/rendezvous.h"
+
+namespace lab {
+
+/// What a rank publishes every kBeat: a number that grows, and its snapshot.
+std::string encode_beat(uint64_t number, const RankSnapshot& snapshot);
+
+/// Runs in rank 0. A rank on this machine is known to have ended or stopped from the kernel, any
+/// other to be silent when its beats stay away.
+class BeatJudge {
+ public:
+  static constexpr std::chrono::milliseconds kBeat{200};
+  static constexpr std::chrono::seconds kSilence{5};
+
+  /// All of them outlive it.
+  BeatJudge(Store& store, const FlightRecorder& own, int rank, std::vector<RankIdentity> ranks);
+
+  /// Call it every kBeat or more often. Why the job cannot go on, if it cannot.
+  std::optional<Diagnosis> look();
+
+  /// How many other ranks run and have not left the job.
+  int listeners() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Heard {
+    uint64_t number = 0;
+    Clock::time_point at;
+    RankSnapshot snapshot;
+  };
+
+  void listen(int rank);
+  RankFate fate_of(int rank) const;
+  std::optional<Diagnosis> failure();
+
+  Store& store_;
+  const FlightRecorder& own_;
+  int rank_;
+  std::vector<RankIdentity> identities_;
+  std::vector<Heard> heard_;
+  Judge judge_;
+  std::optional<Clock::time_point> failure_since_;
+  MeetingJudge meetings_;
+};
+
+}  // namespace lab

@@ -1,0 +1,24 @@
+// What the kernel says of another process on this machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lab {
+
+enum class ProcessState {
+  kRunning,  // or sleeping
+  kStopped,  // SIGSTOP, Ctrl-Z, a debugger
+  kGone,     // has ended, even if nobody has reaped it yet
+};
+
+ProcessState process_state(int64_t pid);
+
+/// Two processes with the same text see each other under their process numbers. Another text on
+/// another machine, and in another container of this one.
+std::string process_space();
+
+/// The name of this machine, for messages.
+std::string host_name();
+
+}  // namespace lab
