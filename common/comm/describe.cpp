@@ -113,7 +113,7 @@ std::string describe_fate(const RankSnapshot& rank) {
                          name != nullptr ? ": SIG" : "", name != nullptr ? name : "");
     }
     case RankFate::kStopped:
-      return fmt::format("rank {} is stopped (SIGSTOP, Ctrl-Z or a debugger)", r);
+      return fmt::format("rank {} is stopped (SIGSTOP or Ctrl-Z)", r);
     case RankFate::kSilent:
       return rank.status > 0 ? fmt::format("rank {} has not been heard of for {} s", r, rank.status)
                              : fmt::format("rank {} has not been heard of for some time", r);

@@ -82,7 +82,7 @@ struct Traffic {
 enum class RankFate : uint8_t {
   kUnknown,  // it has not arrived
   kRunning,
-  kStopped,  // SIGSTOP, Ctrl-Z or a debugger
+  kStopped,  // SIGSTOP or Ctrl-Z
   kExited,   // `status`: exit code; -1: not known
   kKilled,   // `status`: signal
   kSilent,   // its heartbeat has not been heard for `status` seconds

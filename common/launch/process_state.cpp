@@ -21,7 +21,6 @@ ProcessState process_state(int64_t pid) {
     case 'X':
       return ProcessState::kGone;
     case 'T':
-    case 't':
       return ProcessState::kStopped;
     default:
       return ProcessState::kRunning;

@@ -8,7 +8,7 @@ namespace lab {
 
 enum class ProcessState {
   kRunning,  // or sleeping
-  kStopped,  // SIGSTOP, Ctrl-Z, a debugger
+  kStopped,  // SIGSTOP, Ctrl-Z; not by a debugger: who looks at a rank does not want its job ended
   kGone,     // has ended, even if nobody has reaped it yet
 };
 

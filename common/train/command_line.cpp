@@ -40,7 +40,8 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
   add("--steps", options.steps, "N", "optimizer steps")->capture_default_str();
   add("--seed", options.seed, "N", "of initial weights, order of the data and the story")
       ->capture_default_str();
-  add("--threads", options.threads, "N", "0: all cores")->capture_default_str();
+  add("--threads", options.threads, "N", "0: all cores; of several ranks, a share each")
+      ->capture_default_str();
   add("--out", options.out, "FOLDER", "of this run; default: the next free one in runs/");
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in --out")
       ->group("Run");
@@ -151,6 +152,7 @@ TrainOptions resumed_options(const fs::path& out, int argc, const char* const* a
 
 TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info) {
   TrainOptions options = default_train_options();
+  options.batch = info.batch;
   const std::set<std::string> given = parse_over(options, argc, argv, info);
   if (options.resume) {
     options = resumed_options(options.out, argc, argv, info);

@@ -61,4 +61,15 @@ void print_text(std::string_view text) {
   std::fflush(stdout);
 }
 
+void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
+  if (options.story_tokens == 0) return;
+  GenerateOptions story;
+  story.prompt = options.prompt;
+  story.max_tokens = options.story_tokens;
+  story.sampling.seed = static_cast<uint64_t>(options.seed);
+  fmt::print("\nA story:\n\n");
+  generate(model, tokenizer, story, print_text);
+  fmt::print("\n");
+}
+
 }  // namespace lab

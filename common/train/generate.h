@@ -8,6 +8,7 @@
 
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"
+#include "common/train/options.h"
 #include "common/train/sampling.h"
 
 namespace lab {
@@ -37,5 +38,8 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
 
 /// For `on_text`: prints to stdout at once.
 void print_text(std::string_view text);
+
+/// Prints the story at the end of a training run, if the options ask for one.
+void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options);
 
 }  // namespace lab

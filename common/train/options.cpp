@@ -21,6 +21,7 @@ void visit_stored(Options& options, const Visit& visit) {
   visit("steps", options.steps);
   visit("seed", options.seed);
   visit("threads", options.threads);
+  visit("ranks", options.ranks);
   visit("checkpoint_every", options.checkpoint_every);
   visit("validate_every", options.validate_every);
   visit("validation_batches", options.validation_batches);

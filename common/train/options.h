@@ -25,7 +25,8 @@ struct TrainOptions {
   std::filesystem::path out;       // empty: the next free folder of runs/
   std::string run_name = "train";  // runs/007-train
   bool resume = false;
-  int threads = 0;                 // 0: all cores
+  int threads = 0;                 // 0: all cores, or a rank's share of them
+  int64_t ranks = 1;               // that train together; the program sets it
   int64_t checkpoint_every = 200;  // steps; 0: at the end only
   int64_t validate_every = 100;    // steps; 0: at the start and at the end only
   int64_t validation_batches = 16;
@@ -66,6 +67,7 @@ TrainOptions default_train_options();
 struct ProgramInfo {
   std::string about;  // first line of --help
   std::string run_name = "train";
+  int64_t batch = 3;  // default of --batch
   /// Adds options of its own; may be empty.
   std::function<void(CLI::App&)> add_options = {};
 };

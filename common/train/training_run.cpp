@@ -67,6 +67,9 @@ void TrainingRun::resume() {
           "--resume: the run in {} was trained on another corpus or with another tokenizer than {} "
           "and {}",
           folder_.string(), options_.data.string(), options_.tokenizer.string());
+  require(state_.options.ranks == options_.ranks,
+          "--resume: the run in {} was trained by {} ranks; go on with as many, not with {}",
+          folder_.string(), state_.options.ranks, options_.ranks);
   require(state_.step < options_.steps,
           "--resume: the run in {} has done its {} steps; to go on, give it more with --steps",
           folder_.string(), state_.step);

@@ -24,17 +24,6 @@ namespace {
 
 using namespace lab;
 
-void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
-  GenerateOptions story;
-  story.prompt = options.prompt;
-  story.max_tokens = options.story_tokens;
-  story.sampling.seed = static_cast<uint64_t>(options.seed);
-  if (story.max_tokens == 0) return;
-  fmt::print("\nA story:\n\n");
-  generate(model, tokenizer, story, print_text);
-  fmt::print("\n");
-}
-
 int train(int argc, char** argv) {
   const TrainOptions options = parse_train_options(
       argc, argv, {.about = "Trains a LLaMA that tells stories, on one device."});

@@ -265,7 +265,7 @@ TEST(Diagnosis, RanksThatAreGone) {
   EXPECT_EQ(headline_with(RankFate::kKilled, 9),
             "rank 2 was killed (signal 9: SIGKILL) while rank 0 waited for it in all_reduce #41");
   EXPECT_EQ(headline_with(RankFate::kStopped, 19),
-            "rank 2 is stopped (SIGSTOP, Ctrl-Z or a debugger) while rank 0 waited for it in "
+            "rank 2 is stopped (SIGSTOP or Ctrl-Z) while rank 0 waited for it in "
             "all_reduce #41");
   EXPECT_EQ(headline_with(RankFate::kSilent, 5),
             "rank 2 has not been heard of for 5 s while rank 0 waited for it in all_reduce #41");

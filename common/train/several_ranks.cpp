@@ -1,0 +1,29 @@
+// Agreement of the ranks on what they are about to do.
+#include "common/train/several_ranks.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace lab {
+
+void agree_on_options(Job& job, const TrainOptions& options) {
+  constexpr std::array<std::string_view, 6> kOwnAffair = {"threads", "data",   "tokenizer",
+                                                          "cache",   "prompt", "story_tokens"};
+  const nlohmann::json values = options_to_json(options);
+  for (const auto& [name, value] : values.items())
+    if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end()) job.agree("option " + name, value.dump());
+  job.agree("option resume", options.resume ? "yes" : "no");
+}
+
+TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options) {
+  const bool first = job.environment().local_rank == 0;
+  if (!first) job.world().barrier();
+  TokenDataset data(options.data, tokenizer, options.cache);
+  if (first) job.world().barrier();
+  job.agree("corpus (its checksum)", fmt::format("{:016x}", data.fingerprint()));
+  return data;
+}
+
+}  // namespace lab

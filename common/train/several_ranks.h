@@ -1,0 +1,19 @@
+// What the training programs of several ranks do before their loop.
+#pragma once
+
+#include "common/data/token_dataset.h"
+#include "common/data/tokenizer.h"
+#include "common/launch/job.h"
+#include "common/train/options.h"
+
+namespace lab {
+
+/// Throws Error on every rank unless all were started with the same options, as far as these decide
+/// what is computed: ranks that disagree would wait for different things, or learn different ones.
+void agree_on_options(Job& job, const TrainOptions& options);
+
+/// The dataset of the options. The first rank of each machine tokenizes it, if need be; the others
+/// find the cache. Throws Error on every rank unless all read the same corpus.
+TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options);
+
+}  // namespace lab

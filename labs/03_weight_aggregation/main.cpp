@@ -1,0 +1,203 @@
+// Lab 03 · trains a LLaMA on several ranks that average their weights every k steps. This program
+// is given; what it calls from weight_aggregation.h is yours.
+//
+// The seven places of lab 01's training loop, once more. "Changed" marks what differs from lab 02.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "common/comm/agreement.h"
+#include "common/comm/process_group.h"
+#include "common/data/sampler.h"
+#include "common/data/token_dataset.h"
+#include "common/data/tokenizer.h"
+#include "common/launch/job.h"
+#include "common/launch/launcher.h"
+#include "common/launch/rank_environment.h"
+#include "common/model/llama_stage.h"
+#include "common/tensor/error.h"
+#include "common/tensor/parallel.h"
+#include "common/train/generate.h"
+#include "common/train/main_guard.h"
+#include "common/train/options.h"
+#include "common/train/several_ranks.h"
+#include "common/train/training_run.h"
+#include "common/train/validation.h"
+#include "labs/01_single_gpu/single_gpu.h"
+#include "labs/02_gradient_allreduce/gradient_allreduce.h"
+#include "labs/03_weight_aggregation/weight_aggregation.h"
+
+namespace {
+
+using namespace lab;
+
+struct Options {
+  TrainOptions train;
+  LaunchOptions launch;
+  int64_t every = 8;
+  bool drift = false;
+};
+
+/// The next multiple of `every`; 0 stays 0.
+int64_t round_up(int64_t steps, int64_t every) { return (steps + every - 1) / every * every; }
+
+Options read_options(int argc, char** argv) {
+  Options options;
+  const auto add_options = [&](CLI::App& app) {
+    add_launch_options(app, options.launch);
+    app.add_option("--every", options.every,
+                   "steps from one average of the weights to the next (k); say it again with "
+                   "--resume")
+        ->type_name("K")
+        ->check(CLI::Range(1, 1'000'000'000))
+        ->capture_default_str()
+        ->group("Run");
+    app.add_flag("--drift", options.drift,
+                 "measure in every step how far the replicas are apart; costs as much traffic as "
+                 "an average in every step")
+        ->group("Run");
+  };
+  TrainOptions& train = options.train;
+  train = parse_train_options(
+      argc, argv,
+      {.about = "Trains a LLaMA on several ranks, which average their weights every k steps.",
+       .run_name = "aggregation",
+       .batch = 1,  // a sequence for each rank
+       .add_options = add_options});
+  // Only right after an average is there one model to validate or save.
+  train.validate_every = round_up(train.validate_every, options.every);
+  train.checkpoint_every = round_up(train.checkpoint_every, options.every);
+  return options;
+}
+
+int64_t target_count(const std::vector<TokenBatch>& microbatches) {
+  int64_t count = 0;
+  for (const TokenBatch& batch : microbatches) count += batch.target_count();
+  return count;
+}
+
+/// Bytes that this rank has handed to all_reduce so far.
+uint64_t bytes_sent(const ProcessGroup& world) {
+  return world.recorder().snapshot().traffic[static_cast<size_t>(OpKind::kAllReduce)].bytes;
+}
+
+int train(Job& job, const Options& all_options) {
+  const TrainOptions& options = all_options.train;
+  ProcessGroup& world = job.world();
+  const bool first_rank = world.rank() == 0;
+  const auto seed = static_cast<uint64_t>(options.seed);
+  set_thread_count(options.threads);
+  agree_on_options(job, options);
+  job.agree("every", fmt::format("{}", all_options.every));
+  job.agree("drift", all_options.drift ? "yes" : "no");
+
+  // 1 · Input. As in lab 02: each rank reads its own share of the data.
+  const Tokenizer tokenizer(options.tokenizer);
+  const TokenDataset data = open_data(job, tokenizer, options);
+  const int64_t length = options.model.context;
+  const int64_t sequences = data.sequence_count(Split::kTrain, length);
+  const Shard shard = [&world](std::span<const int64_t> order) {
+    return lab02::shard(order, world.rank(), world.size());
+  };
+  Sampler sampler(sequences, seed, shard);
+
+  // 2 · Model. As in lab 02: one start for all. From here on each rank's model is its own.
+  LlamaConfig config = options.model;
+  config.vocab_size = tokenizer.vocab_size();
+  LlamaStage model(config, StageSpan::whole(config), Device::kCpu,
+                   seed + static_cast<uint64_t>(world.rank()));
+  lab02::broadcast_parameters(model, world);
+  const auto optimizer = make_optimizer(options, model.parameters().numel(), lab01::adam_update);
+  const size_t sequences_here = shard(epoch_order(sequences, seed, 0)).size();
+  const double share = lab03::share_of(static_cast<double>(sequences_here), world);
+
+  TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data},
+                  first_rank ? Books::kKept : Books::kNone);
+  job.agree("first step", fmt::format("{}", run.first_step()));
+  const int64_t first_step = run.first_step();
+  const LearningRate learning_rate = options.learning_rates();
+  if (first_step == 1)
+    run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss, world));
+  std::ofstream drifts;
+  if (all_options.drift && first_rank) drifts.open(run.folder() / "drift.tsv", std::ios::app);
+
+  // 3 · Loop. Changed: between two averages no rank waits for any other. Whether to go on is asked
+  // after an average only, so Ctrl-C takes effect there.
+  Stopwatch stopwatch;
+  double round_loss = 0.0;  // sum over the targets of this rank since the last average
+  int64_t round_targets = 0;
+  int64_t round_steps = 0;
+  uint64_t sent = 0;
+  bool goes_on = all_true(world, run.goes_on(first_step));
+  for (int64_t step = first_step; goes_on && step <= options.steps; ++step) {
+    std::vector<TokenBatch> microbatches;
+    for (int64_t i = 0; i < options.accumulate; ++i)
+      microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
+
+    // 4 · Aggregation. Changed: of the weights, every k steps and at the end of the run.
+    // 5 · Loss. As before: each rank that of its own microbatches.
+    const lab03::Aggregation aggregation{.every = step == options.steps ? 1 : all_options.every,
+                                         .share = share};
+    const uint64_t sent_before = bytes_sent(world);
+    const double own_loss =
+        lab03::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
+                          learning_rate.at(step), options.clip, step, aggregation, world);
+    sent += bytes_sent(world) - sent_before;
+    round_loss += own_loss * static_cast<double>(target_count(microbatches));
+    round_targets += target_count(microbatches);
+    ++round_steps;
+    if (all_options.drift) {
+      const double apart = lab03::drift(model.named_parameters(), share, world);
+      if (first_rank) drifts << fmt::format("{}\t{:.6g}\n", step, apart) << std::flush;
+      require(drifts.good(), "cannot write drift.tsv in {}", run.folder().string());
+    }
+    if (!lab03::aggregation_due(step, aggregation.every)) continue;
+    goes_on = all_true(world, run.goes_on(step + 1));
+
+    // 6 · Metrics. Changed: once a round, over all its steps and all ranks. Only now are all models
+    // the same one, so that it can be validated.
+    StepRecord record{.step = step, .learning_rate = learning_rate.at(step)};
+    record.loss = lab02::average_loss(
+        round_targets > 0 ? round_loss / static_cast<double>(round_targets) : 0.0, round_targets,
+        world);
+    const auto tokens = static_cast<double>(options.accumulate * options.batch * length);
+    record.tokens_per_second =
+        tokens * static_cast<double>(world.size() * round_steps) / stopwatch.seconds();
+    if (run.validation_due(step))
+      record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss, world);
+    run.record(record);
+
+    // 7 · Checkpoint. Changed: the average of the weights, but Adam's moments of rank 0 only. A
+    // resumed run starts all ranks with those, and goes on almost, not exactly, as if unstopped.
+    if (run.checkpoint_due(step)) run.save_checkpoint();
+    stopwatch = {};
+    round_loss = 0.0;
+    round_targets = round_steps = 0;
+  }
+
+  const int exit_code = run.finish();
+  if (exit_code == 0 && first_rank) {
+    fmt::print(
+        "averages    {:.1f} MB per step put into all_reduce by each rank\n",
+        static_cast<double>(sent) / 1e6 / static_cast<double>(options.steps + 1 - first_step));
+    if (all_options.drift) fmt::print("drift       {}/drift.tsv\n", run.folder().string());
+    tell_story(model, tokenizer, options);
+  }
+  return exit_code;
+}
+
+int start(int argc, char** argv) {
+  Options options = read_options(argc, argv);
+  if (is_launcher(options.launch)) return launch_ranks(options.launch, argc, argv);
+  Job job(read_rank_environment(options.launch));
+  options.train.ranks = job.world().size();
+  return train(job, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return lab::run_main(argc, argv, start); }

@@ -1,0 +1,73 @@
+// Lab 03 · local steps, then the average of the weights. This is the contract; you write
+// weight_aggregation.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/comm/process_group.h"
+#include "common/data/batch.h"
+#include "common/model/llama_stage.h"
+#include "common/optim/optimizer.h"
+#include "labs/01_single_gpu/single_gpu.h"
+
+namespace lab03 {
+
+/// Task 1a · What this rank's weights count in the average.
+///
+/// `examples`: how much this rank learns from, in any unit that is the same on all ranks; not
+///     negative, and not 0 on all of them.
+/// Returns examples / (sum of the examples of all ranks): the shares of all ranks add up to 1.
+/// All ranks call it together.
+double share_of(double examples, lab::ProcessGroup& world);
+
+/// Task 1b · Replaces the weights of every rank by their average over all ranks.
+///
+/// Afterwards `parameters[i].value` holds on every rank the sum over the ranks r of
+/// share_r * value_r, equal to the last bit on all ranks. The numbers change where they lie, in the
+/// model's memory: `value` is a handle to them, and so is every copy of it.
+/// `share`: this rank's; those of all ranks add up to 1.
+/// Gradients stay as they are. One all_reduce per tensor, or one for all of them: as you like. All
+/// ranks call it together, with tensors of the same shapes in the same order.
+///
+/// (A weak symbol, as `aggregation_due` below: the tests of tasks 3 and 4 put correct ones in their
+/// place.)
+[[gnu::weak]] void average_weights(std::span<const lab::Parameter> parameters, double share,
+                                   lab::ProcessGroup& world);
+
+/// Task 2 · Whether weights are averaged after this step: after steps k, 2k, 3k, ...
+///
+/// `step`: counted from 1. `every`: k >= 1.
+[[gnu::weak]] bool aggregation_due(int64_t step, int64_t every);
+
+/// When weights are averaged, and what this rank's count.
+struct Aggregation {
+  int64_t every = 1;   // k, in steps
+  double share = 1.0;  // of this rank
+};
+
+/// Task 3 · One step of local SGD: this rank's own optimizer step, then the average if it is due.
+///
+/// The local step is lab 01's, on this rank's microbatches alone (lab01::train_step): the mean over
+/// its own targets, its own gradients, its own update. Nothing is sent unless the average is due;
+/// when it is, the ranks' weights *after* their updates are averaged. The optimizer's state stays
+/// with its rank.
+/// `step`: number of this step, counted from 1; the same on all ranks.
+/// The other arguments are lab01::train_step's; ranks differ in their microbatches, and may differ
+/// in their share.
+/// Returns this rank's own loss, before the update.
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
+                  float learning_rate, double max_gradient_norm, int64_t step,
+                  const Aggregation& aggregation, lab::ProcessGroup& world);
+
+/// Task 4 · How far the replicas have drifted apart.
+///
+/// With the average w of all ranks' weights, weighted by their shares, rank r has drifted by
+/// sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of all ranks: the same
+/// number on every rank, and 0 where all weights are equal.
+/// A measuring instrument: the weights are as before, to the last bit. It costs as much traffic as
+/// an aggregation. All ranks call it together.
+double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world);
+
+}  // namespace lab03

@@ -1,0 +1,61 @@
+// Lab 03 · local steps, then the average of the weights: solution.
+#include "labs/03_weight_aggregation/weight_aggregation.h"
+
+#include <cmath>
+#include <vector>
+
+namespace lab03 {
+
+// Task 1a
+double share_of(double examples, lab::ProcessGroup& world) {
+  const lab::Tensor total = lab::Tensor::from({static_cast<float>(examples)}, {1});
+  world.all_reduce(total);
+  return examples / double{total.data()[0]};
+}
+
+// Task 1b
+void average_weights(std::span<const lab::Parameter> parameters, double share,
+                     lab::ProcessGroup& world) {
+  for (const lab::Parameter& parameter : parameters) {
+    for (float& weight : parameter.value.values()) weight *= static_cast<float>(share);
+    world.all_reduce(parameter.value);
+  }
+}
+
+// Task 2
+bool aggregation_due(int64_t step, int64_t every) { return step % every == 0; }
+
+// Task 3
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
+                  float learning_rate, double max_gradient_norm, int64_t step,
+                  const Aggregation& aggregation, lab::ProcessGroup& world) {
+  const double own_loss =
+      lab01::train_step(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm);
+  if (aggregation_due(step, aggregation.every))
+    average_weights(model.named_parameters(), aggregation.share, world);
+  return own_loss;
+}
+
+// Task 4
+double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world) {
+  std::vector<lab::Parameter> average;
+  for (const lab::Parameter& parameter : parameters)
+    average.push_back({parameter.name, parameter.value.clone(), parameter.gradient});
+  average_weights(average, share, world);
+
+  double squares = 0.0;
+  for (size_t i = 0; i < average.size(); ++i) {
+    const std::span<const float> own = parameters[i].value.values();
+    const std::span<const float> mean = average[i].value.values();
+    for (size_t j = 0; j < own.size(); ++j) {
+      const double distance = double{own[j]} - double{mean[j]};
+      squares += distance * distance;
+    }
+  }
+  const lab::Tensor largest = lab::Tensor::from({static_cast<float>(std::sqrt(squares))}, {1});
+  world.all_reduce(largest, lab::ReduceOp::kMax);
+  return double{largest.data()[0]};
+}
+
+}  // namespace lab03

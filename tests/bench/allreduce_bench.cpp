@@ -1,0 +1,132 @@
+// All-reduce through ProcessGroup against Gloo by itself, in the same run: time, and bandwidths as
+// nccl-tests define them (algorithm bandwidth = bytes / time; bus bandwidth = 2 (n - 1) / n of it,
+// which is what the ring sends over each link, whatever the number of ranks n).
+#include <fmt/format.h>
+#include <gloo/allreduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "common/comm/gloo/gloo_store.h"
+#include "common/launch/job.h"
+#include "common/launch/launcher.h"
+#include "common/train/main_guard.h"
+#include "common/train/progress.h"
+
+namespace {
+
+using namespace lab;
+using Clock = std::chrono::steady_clock;
+
+/// Gloo as its own examples use it.
+class RawGloo {
+ public:
+  explicit RawGloo(Job& job) {
+    const RankEnvironment& self = job.environment();
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = "127.0.0.1";
+    device_ = gloo::transport::tcp::CreateDevice(attributes);
+    context_ = std::make_shared<gloo::rendezvous::Context>(self.rank, self.world_size);
+    context_->setTimeout(self.timeout);
+    const auto store = std::make_shared<GlooStore>(job.store(), "raw/", self.timeout);
+    connect(*context_, store);
+  }
+
+  void all_reduce(std::vector<float>& data) {
+    gloo::AllreduceOptions options(context_);
+    options.setOutput(data.data(), data.size());
+    options.setTag(++calls_);
+    options.setReduceFunction([](void* result, const void* a, const void* b, size_t count) {
+      const auto* x = static_cast<const float*>(a);
+      const auto* y = static_cast<const float*>(b);
+      auto* sum = static_cast<float*>(result);
+      for (size_t i = 0; i < count; ++i) sum[i] = x[i] + y[i];
+    });
+    gloo::allreduce(options);
+  }
+
+ private:
+  // Newer versions of Gloo take the store as a shared pointer.
+  template <typename SomeContext>
+  void connect(SomeContext& context, std::shared_ptr<gloo::rendezvous::Store> store) {
+    if constexpr (requires { context.connectFullMesh(store, device_); })
+      context.connectFullMesh(store, device_);
+    else
+      context.connectFullMesh(*store, device_);
+  }
+
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+  uint32_t calls_ = 0;
+};
+
+/// Of one call on all ranks: from a common start to the end on the slowest.
+template <typename Call>
+double seconds(ProcessGroup& world, const Call& call) {
+  world.barrier();
+  const Clock::time_point start = Clock::now();
+  call();
+  const Tensor time = Tensor::from(
+      {static_cast<float>(std::chrono::duration<double>(Clock::now() - start).count())}, {1});
+  world.all_reduce(time, ReduceOp::kMax);
+  return time.data()[0];
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+void measure(ProcessGroup& world, RawGloo& raw, int64_t bytes, int repeats) {
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
+  const Tensor tensor = Tensor::zeros({count});
+  std::vector<float> data(static_cast<size_t>(count));
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  for (int i = -2; i < repeats; ++i) {  // two rounds to warm up
+    const double own_s = seconds(world, [&] { world.all_reduce(tensor); });
+    const double raw_s = seconds(world, [&] { raw.all_reduce(data); });
+    if (i < 0) continue;
+    ours.push_back(own_s);
+    theirs.push_back(raw_s);
+  }
+  if (world.rank() != 0) return;
+  const double time = median(ours);
+  const double algorithm_bw = static_cast<double>(bytes) / time / 1e9;
+  const double bus_bw = algorithm_bw * 2.0 * (world.size() - 1) / world.size();
+  fmt::print("{:>6} {:>14} {:>12.3f} {:>12.3f} {:>8.2f} {:>8.2f} {:>8.3f}\n", world.size(),
+             format_count(bytes), 1e3 * time, 1e3 * median(theirs), algorithm_bw, bus_bw,
+             time / median(theirs));
+  std::fflush(stdout);
+}
+
+int bench(int argc, char** argv) {
+  CLI::App app("Times all-reduce through ProcessGroup and by Gloo itself.");
+  LaunchOptions launch;
+  int64_t largest = int64_t{64} << 20;
+  int repeats = 21;
+  add_launch_options(app, launch);
+  app.add_option("--largest", largest, "Bytes of the largest tensor")->capture_default_str();
+  app.add_option("--repeats", repeats, "Calls timed per size")->capture_default_str();
+  parse_command_line(app, argc, argv);
+  if (is_launcher(launch)) return launch_ranks(launch, argc, argv);
+
+  Job job(read_rank_environment(launch));
+  ProcessGroup& world = job.world();
+  require(world.size() > 1, "one rank has nobody to talk to: --ranks 2 or more");
+  RawGloo raw(job);
+  if (world.rank() == 0)
+    fmt::print("{:>6} {:>14} {:>12} {:>12} {:>8} {:>8} {:>8}\n", "ranks", "bytes", "ours ms",
+               "Gloo ms", "alg GB/s", "bus GB/s", "ratio");
+  for (int64_t bytes = 4; bytes <= largest; bytes *= 8) measure(world, raw, bytes, repeats);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return lab::run_main(argc, argv, bench); }
