@@ -281,18 +281,17 @@ void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, Red
 
 ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {
   require(color >= 0 && color <= kMaxTag, "split: color {} lies outside [0, {}]", color, kMaxTag);
-  constexpr int kHalf = 1 << 15;  // in halves, colors and keys are exact in float32
-  const Tensor own =
-      Tensor::from({static_cast<float>(color / kHalf), static_cast<float>(color % kHalf),
-                    static_cast<float>(key / kHalf), static_cast<float>(key % kHalf)},
-                   {4});
+  // In halves of 15 bits, colors and keys are exact in float32.
+  const auto high = [](int value) { return static_cast<float>(value >> 15); };
+  const auto low = [](int value) { return static_cast<float>(value & ((1 << 15) - 1)); };
+  const Tensor own = Tensor::from({high(color), low(color), high(key), low(key)}, {4});
   const Tensor all = Tensor::empty({size(), 4});
   if (size() == 1) all.copy_from(own.view({1, 4}));
 
   std::shared_ptr<Impl> group;
   const auto whole = [&](int64_t rank, int64_t i) {
     const float* numbers = all.data() + rank * 4 + i;
-    return static_cast<int>(numbers[0]) * kHalf + static_cast<int>(numbers[1]);
+    return static_cast<int>(numbers[0]) * (1 << 15) + static_cast<int>(numbers[1]);
   };
   const auto make_group = [&](const Transport::Collective* call) {
     if (call != nullptr) impl_->transport->all_gather(own.values(), all.values(), *call);

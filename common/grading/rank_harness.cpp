@@ -100,7 +100,7 @@ bool succeeded(const ChildProcess& child) {
 /// Returns when no process runs any more. Marks the ranks of those that had to be ended, and
 /// explains a job that can never go on.
 void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
-  constexpr double kBetweenLooks_s = 0.1;
+  constexpr double kBetweenLooks = 0.1;  // seconds
   const RankJob& job = scene.job;
   const bool debugging = debug_rank().has_value();
   const Clock::time_point begin = Clock::now();
@@ -131,7 +131,7 @@ void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
       deadline_s = now_s + job.grace_s;
     }
     if (scene.server && !any_failed && !debugging && now_s > next_look_s) {
-      next_look_s = now_s + kBetweenLooks_s;
+      next_look_s = now_s + kBetweenLooks;
       diagnosis = judge.look(look_at_ranks(scene.folder.path(), scene.children));
     }
     if (diagnosis || (now_s > deadline_s && !debugging)) break;

@@ -55,7 +55,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-int tell_story(int argc, char** argv) {
+int run_generate(int argc, char** argv) {
   const Options options = parse(argc, argv);
   set_thread_count(options.threads);
 
@@ -71,4 +71,4 @@ int tell_story(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return lab::run_main(argc, argv, tell_story); }
+int main(int argc, char** argv) { return lab::run_main(argc, argv, run_generate); }
