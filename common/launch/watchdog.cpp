@@ -123,8 +123,7 @@ struct Watchdog::Impl {
     const size_t space = verdict.find(' ');
     const bool is_mine = verdict.substr(0, space) == std::to_string(rank);
     decide(is_mine);
-    if (!is_mine)
-      fmt::print(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
+    if (!is_mine) fmt::print(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
     store.add(job_keys::kVerdictSeen, 1);
     finish();
   }

@@ -9,9 +9,9 @@ namespace lab {
 /// Number of threads that parallel loops and matrix products of this process use.
 int thread_count();
 
-/// Sets it; 0 means what the process was started with: OMP_NUM_THREADS, which the launcher sets to a
-/// rank's share of the cores, or else all cores this process may run on. Results are reproducible bit for bit only
-/// with the same number of threads.
+/// Sets it; 0 means what the process was started with: OMP_NUM_THREADS, which the launcher sets to
+/// a rank's share of the cores, or else all cores this process may run on. Results are reproducible
+/// bit for bit only with the same number of threads.
 void set_thread_count(int threads);
 
 /// Calls body(i) for every i in [begin, end), on all threads, in contiguous equal shares. Which

@@ -13,7 +13,8 @@ void agree_on_options(Job& job, const TrainOptions& options) {
                                                           "cache",   "prompt", "story_tokens"};
   const nlohmann::json values = options_to_json(options);
   for (const auto& [name, value] : values.items())
-    if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end()) job.agree("option " + name, value.dump());
+    if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end())
+      job.agree("option " + name, value.dump());
   job.agree("option resume", options.resume ? "yes" : "no");
 }
 
