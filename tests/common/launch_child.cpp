@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -67,6 +68,29 @@ Tensor big_tensor(float value) {
   Tensor tensor = Tensor::zeros({kBigElements});
   std::ranges::fill(tensor.values(), value);
   return tensor;
+}
+
+/// Nothing is wrong here: a peer that computes for long before it receives, then 100 MiB twice by
+/// message and twice by all_reduce.
+int move_much(Job& job, bool me) {
+  ProcessGroup& world = job.world();
+  const Tensor tensor = big_tensor(1.0F);
+  const int next = (world.rank() + 1) % world.size();
+  const int before = (world.rank() + world.size() - 1) % world.size();
+  if (me) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  }
+  const Tensor arrived = Tensor::empty(tensor.shape());
+  for (int i = 0; i < 2; ++i) {
+    Work work = world.irecv(arrived, before);
+    world.send(tensor, next);
+    work.wait();
+  }
+  for (int i = 0; i < 2; ++i) world.all_reduce(tensor);
+  say("done");
+  return 0;
 }
 
 int ok(Job& job, bool /*me*/) {
@@ -189,6 +213,7 @@ int say_threads(Job& job, bool /*me*/) {
 const std::map<std::string, int (*)(Job&, bool)> kScenarios{
     {"ok", ok},
     {"loop", loop},
+    {"move_much", move_much},
     {"chatter", chatter},
     {"interrupted", interrupted},
     {"deaf", deaf},

@@ -27,14 +27,14 @@ class Launcher : public testing::Test {
   /// Runs a scenario to its end, which leaves nothing.
   int run(const std::string& scenario, int ranks, int who = 1) {
     ProgramRun program = start(scenario, ranks, who);
-    const int code = program.wait(kSoon_s);
+    const int code = program.wait(kSoon);
     output_ = program.output();
     place_.expect_nothing_left();
     return code;
   }
   bool said(const std::string& text) const { return output_.find(text) != std::string::npos; }
 
-  static constexpr double kSoon_s = 10;
+  static constexpr double kSoon = 10;  // seconds
   CleanPlace place_;
   std::string output_;
 };
@@ -55,6 +55,12 @@ TEST_F(Launcher, ExplainsADeadlockOnce) {
   EXPECT_EQ(run("deadlock", 3), kDiagnosedExit);
   EXPECT_EQ(count_of(output_, "error: deadlock: ranks 0, 1 and 2 wait"), 1) << output_;
   EXPECT_TRUE(said("circle: ")) << output_;
+}
+
+TEST_F(Launcher, NoAlarmWhileMuchIsMoved) {
+  ProgramRun program = start("move_much", 3);
+  EXPECT_EQ(program.wait(60), 0) << program.output();
+  EXPECT_EQ(count_of(program.output(), "done"), 3) << program.output();
 }
 
 TEST_F(Launcher, RankKilledBeforeTheRendezvous) {
@@ -128,7 +134,7 @@ TEST_F(Launcher, CtrlCEndsRanksThatDoNotCare) {
   ProgramRun program = start("loop", 3);
   program.wait_for("[2] ready");
   program.send_signal(SIGINT);
-  EXPECT_EQ(program.wait(kSoon_s), 130) << program.output();
+  EXPECT_EQ(program.wait(kSoon), 130) << program.output();
   EXPECT_FALSE(program.contains("error")) << program.output();
   place_.expect_nothing_left();
 }
@@ -137,7 +143,7 @@ TEST_F(Launcher, CtrlCLetsRanksFinish) {
   ProgramRun program = start("interrupted", 3);
   for (const char* ready : {"[0] ready", "[1] ready", "[2] ready"}) program.wait_for(ready);
   program.send_signal(SIGINT);
-  EXPECT_EQ(program.wait(kSoon_s), 130);
+  EXPECT_EQ(program.wait(kSoon), 130);
   EXPECT_EQ(count_of(program.output(), "saved"), 3) << program.output();
   place_.expect_nothing_left();
 }
@@ -163,7 +169,7 @@ TEST_F(Launcher, NoRankSurvivesALauncherThatIsKilled) {
   ProgramRun program = start("deaf", 2);
   program.wait_for("[1] ready");
   program.send_signal(SIGKILL);
-  EXPECT_EQ(program.wait(kSoon_s), 128 + SIGKILL);
+  EXPECT_EQ(program.wait(kSoon), 128 + SIGKILL);
   wait_until_unlocked(place_.lock());
 }
 
@@ -171,7 +177,7 @@ TEST_F(Launcher, NobodyReadsTheOutput) {
   const std::string line =
       fmt::format("{} chatter --ranks 2 --lock {} | head -n 1", LAUNCH_CHILD, place_.lock());
   ProgramRun program({"/bin/bash", "-c", line + "; exit ${PIPESTATUS[0]}"}, place_.environment());
-  EXPECT_EQ(program.wait(kSoon_s), 128 + SIGPIPE) << program.output();
+  EXPECT_EQ(program.wait(kSoon), 128 + SIGPIPE) << program.output();
   place_.expect_nothing_left();
 }
 

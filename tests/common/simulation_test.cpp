@@ -208,8 +208,9 @@ TEST(Simulation, SubGroupsHaveTrafficOfTheirOwn) {
     return seen;
   });
   for (int r = 0; r < 6; ++r) {
+    const int pipeline = r / 3;
     const Numbers expected{
-        static_cast<float>(2 - r % 3), static_cast<float>(r / 3), 3000, 2000, 1000, 21000};
+        static_cast<float>(2 - r % 3), static_cast<float>(pipeline), 3000, 2000, 1000, 21000};
     EXPECT_EQ(got[static_cast<size_t>(r)], expected) << r;
   }
 }

@@ -14,7 +14,6 @@ namespace lab03 {
 namespace {
 
 using lab::ProcessGroup;
-using lab::Tensor;
 using lab::grading::Parcel;
 
 Parcel run_share_of(const Parcel& input, ProcessGroup& world) {
