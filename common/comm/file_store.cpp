@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "common/comm/store_rules.h"
+#include "common/io/descriptor.h"
 
 namespace lab {
 namespace {
@@ -28,21 +29,6 @@ constexpr milliseconds kLockPatience{30'000};
 [[noreturn]] void fail_io(const char* what, const fs::path& path, int code) {
   fail("cannot {} {} of the store: {}", what, path.string(), std::generic_category().message(code));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 fs::path lock_file(const fs::path& folder) { return folder / "lock"; }
 

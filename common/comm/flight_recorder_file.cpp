@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "common/io/descriptor.h"
 #include "common/tensor/error.h"
 
 namespace lab {
@@ -24,20 +25,6 @@ constexpr size_t kBytes = sizeof(FlightRecordLayout);
   fail("cannot {} the flight record {}: {}", what, path.string(),
        std::generic_category().message(code));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
 
 /// `file` -1: memory without a file.
 FlightRecordLayout* map(int file, int protection, const fs::path& path) {

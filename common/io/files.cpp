@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/io/descriptor.h"
 #include "common/tensor/error.h"
 
 namespace lab {
@@ -24,21 +25,6 @@ namespace fs = std::filesystem;
   if (code == ENOSPC || code == EDQUOT) fail("disk full while writing {}", path.string());
   fail("cannot {} {}: {}", what, path.string(), std::generic_category().message(code));
 }
-
-/// Closes a descriptor when its scope ends.
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
