@@ -3,80 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/comm/flight_recorder.h"
+#include "tests/common/recorded_ranks.h"
 
 namespace lab {
 namespace {
-
-constexpr int64_t kMs = 1'000'000;
-
-/// Ranks with recorders of their own, looked at whenever a test likes.
-class Ranks {
- public:
-  explicit Ranks(int size) : fates_(static_cast<size_t>(size)), status_(fates_.size()) {
-    for (int rank = 0; rank < size; ++rank) {
-      recorders_.push_back(std::make_unique<FlightRecorder>(rank, "", [this] { return now_; }));
-      recorders_.back()->add_group(0, (uint64_t{1} << size) - 1, "world");
-      fates_[static_cast<size_t>(rank)] = RankFate::kRunning;
-    }
-  }
-
-  FlightRecorder& operator[](int rank) { return *recorders_[static_cast<size_t>(rank)]; }
-
-  uint64_t wait(int rank, const OpRecord& op) {
-    const uint64_t id = (*this)[rank].posted(op);
-    (*this)[rank].waiting(id);
-    return id;
-  }
-  void whole(int rank, const OpRecord& op) { (*this)[rank].done(wait(rank, op)); }
-  void set_fate(int rank, RankFate fate, int status = 0) {
-    fates_[static_cast<size_t>(rank)] = fate;
-    status_[static_cast<size_t>(rank)] = status;
-  }
-  void pass(int64_t ns) { now_ += ns; }
-
-  std::vector<RankSnapshot> look() const {
-    std::vector<RankSnapshot> all;
-    for (size_t rank = 0; rank < recorders_.size(); ++rank) {
-      all.push_back(recorders_[rank]->snapshot());
-      all.back().pid = 100 + static_cast<int64_t>(rank);
-      all.back().fate = fates_[rank];
-      all.back().status = status_[rank];
-    }
-    return all;
-  }
-  /// Looks twice, 1.2 s apart.
-  std::optional<Diagnosis> diagnose_twice() {
-    const std::vector<RankSnapshot> before = look();
-    pass(1200 * kMs);
-    return diagnose(before, look());
-  }
-  /// "nothing", or what was found.
-  std::string found() {
-    const auto diagnosis = diagnose_twice();
-    return diagnosis ? diagnosis->headline : "nothing";
-  }
-
- private:
-  int64_t now_ = 1000 * kMs;
-  std::vector<std::unique_ptr<FlightRecorder>> recorders_;
-  std::vector<RankFate> fates_;
-  std::vector<int> status_;
-};
-
-OpRecord send(int to, int tag = 0, uint64_t bytes = 1024, uint64_t sequence = 0) {
-  return {.kind = OpKind::kSend, .peer = to, .tag = tag, .bytes = bytes, .sequence = sequence};
-}
-OpRecord recv(int from, int tag = 0, uint64_t bytes = 1024, uint64_t sequence = 0) {
-  return {.kind = OpKind::kRecv, .peer = from, .tag = tag, .bytes = bytes, .sequence = sequence};
-}
-OpRecord collective(OpKind kind, uint64_t sequence, uint64_t bytes = 0, int root = -1) {
-  return {.kind = kind, .peer = root, .bytes = bytes, .sequence = sequence};
-}
 
 TEST(Describe, NamesWhatMatters) {
   RankSnapshot rank;
@@ -374,80 +307,6 @@ TEST(Diagnosis, GoneMeansGoneInBothLooks) {
   ranks.set_fate(1, RankFate::kStopped);
   EXPECT_FALSE(diagnose(before, ranks.look()));
   EXPECT_TRUE(diagnose(ranks.look(), ranks.look()));
-}
-
-TEST(Judge, ReportsHalfASecondAfterTheFirstLook) {
-  Ranks ranks(2);
-  ranks.wait(0, send(1));
-  ranks.wait(1, send(0));
-  Judge judge;
-  int64_t first_report = -1;
-  for (int64_t ms = 0; ms <= 1000 && first_report < 0; ms += 100) {
-    if (judge.look(ranks.look(), ms * kMs)) first_report = ms;
-    ranks.pass(100 * kMs);
-  }
-  EXPECT_EQ(first_report, 500);
-}
-
-TEST(Judge, ReportsWithin1100MillisecondsWheneverItHappens) {
-  for (int64_t moment = 0; moment < 1000; moment += 50) {
-    Ranks ranks(2);
-    Judge judge;
-    int64_t report = -1;
-    for (int64_t ms = 0; ms <= 4000 && report < 0; ms += 50) {
-      if (ms == moment) {
-        ranks.wait(0, send(1));
-        ranks.wait(1, send(0));
-      }
-      if (judge.look(ranks.look(), ms * kMs)) report = ms;
-      ranks.pass(50 * kMs);
-    }
-    EXPECT_GE(report - moment, 500);
-    EXPECT_LE(report - moment, 1100);
-  }
-}
-
-TEST(Judge, DoesNotBlameThoseWhoseSnapshotIsOld) {
-  Ranks ranks(2);
-  ranks.wait(0, send(1));
-  ranks.wait(1, send(0));
-  const RankSnapshot old = ranks.look()[0];
-  Judge judge;
-  for (int64_t ms = 0; ms <= 5000; ms += 100) {
-    auto now = ranks.look();
-    now[0] = old;  // its publisher has died; the rank may have gone on
-    EXPECT_FALSE(judge.look(now, ms * kMs)) << ms;
-    ranks.pass(100 * kMs);
-  }
-}
-
-TEST(Judge, PublishersMayBeSlow) {
-  Ranks ranks(2);
-  ranks.wait(0, send(1));
-  ranks.wait(1, send(0));
-  Judge judge;
-  std::vector<RankSnapshot> published = ranks.look();
-  int64_t report = -1;
-  for (int64_t ms = 0; ms <= 5000 && report < 0; ms += 100) {
-    if (ms % 400 == 0) published = ranks.look();
-    if (judge.look(published, ms * kMs)) report = ms;
-    ranks.pass(100 * kMs);
-  }
-  EXPECT_GT(report, 0);
-  EXPECT_LE(report, 1000);
-}
-
-TEST(Judge, EntriesOverALongTimeDoNotAddUp) {
-  Ranks ranks(2);
-  Judge judge;
-  for (int64_t ms = 0; ms <= 6000; ms += 100) {
-    ranks.pass(100 * kMs);
-    const uint64_t a = ranks.wait(0, send(1));
-    const uint64_t b = ranks.wait(1, send(0));
-    EXPECT_FALSE(judge.look(ranks.look(), ms * kMs)) << ms;
-    ranks[0].done(a);
-    ranks[1].done(b);
-  }
 }
 
 }  // namespace

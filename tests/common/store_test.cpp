@@ -18,6 +18,7 @@
 #include "common/comm/memory_store.h"
 #include "common/comm/tcp_store.h"
 #include "common/tensor/error.h"
+#include "tests/common/error_of.h"
 #include "tests/common/temp_folder.h"
 
 namespace lab {
@@ -67,21 +68,6 @@ struct Names {
 };
 
 TYPED_TEST_SUITE(StoreTest, Stores, Names);
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-/// The message of the Error that `action` throws; empty if it throws none.
-template <typename Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TYPED_TEST(StoreTest, SetsReplacesAndFinds) {
   EXPECT_EQ(this->store().try_get("a"), std::nullopt);
