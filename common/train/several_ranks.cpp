@@ -27,4 +27,10 @@ TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions&
   return data;
 }
 
+int64_t target_count(std::span<const TokenBatch> microbatches) {
+  int64_t count = 0;
+  for (const TokenBatch& batch : microbatches) count += batch.target_count();
+  return count;
+}
+
 }  // namespace lab

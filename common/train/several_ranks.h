@@ -1,6 +1,10 @@
 // What the training programs of several ranks do before their loop.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
+#include "common/data/batch.h"
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
 #include "common/launch/job.h"
@@ -15,5 +19,8 @@ void agree_on_options(Job& job, const TrainOptions& options);
 /// The dataset of the options. The first rank of each machine tokenizes it, if need be; the others
 /// find the cache. Throws Error on every rank unless all read the same corpus.
 TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options);
+
+/// How many targets the microbatches of a rank have together.
+int64_t target_count(std::span<const TokenBatch> microbatches);
 
 }  // namespace lab

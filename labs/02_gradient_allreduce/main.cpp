@@ -60,12 +60,6 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-int64_t target_count(const std::vector<TokenBatch>& microbatches) {
-  int64_t count = 0;
-  for (const TokenBatch& batch : microbatches) count += batch.target_count();
-  return count;
-}
-
 int train(Job& job, const Options& all_options) {
   const TrainOptions& options = all_options.train;
   ProcessGroup& world = job.world();

@@ -74,12 +74,6 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-int64_t target_count(const std::vector<TokenBatch>& microbatches) {
-  int64_t count = 0;
-  for (const TokenBatch& batch : microbatches) count += batch.target_count();
-  return count;
-}
-
 /// Bytes that this rank has handed to all_reduce so far.
 uint64_t bytes_sent(const ProcessGroup& world) {
   return world.recorder().snapshot().traffic[static_cast<size_t>(OpKind::kAllReduce)].bytes;
