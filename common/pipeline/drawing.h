@@ -1,0 +1,42 @@
+// What all drawings of timelines have in common: names, labels, times, ticks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/pipeline/timeline.h"
+
+namespace lab {
+
+/// "stage 1", or "rank 1" if it has no name; printable ASCII, whatever the name holds.
+std::string rank_name(const Timeline& timeline, int rank);
+
+/// 'F', 'B', 'L', 'O' for what computes; '>', '<', '=' for what stands still.
+char span_letter(SpanKind kind);
+
+/// What a span shows, for a legend: "forward", "waits to receive", ...
+const char* span_meaning(SpanKind kind);
+
+/// Of all kinds, in their order, those that occur.
+std::vector<SpanKind> kinds_that_occur(const Timeline& timeline);
+
+/// What a span is about: "F3", "wait for F3", "send B2", "all-reduce", "optimizer". `rank`: whose.
+std::string describe_span(const Span& span, int rank);
+/// The same of a message: "recv F3", "send B2".
+std::string describe_message(const Span& message, int rank);
+
+/// How times of about this size are written: `factor` times the time, then `name`.
+struct TimeScale {
+  double factor = 1;
+  std::string name;  // "ms"; may be empty
+};
+TimeScale time_scale(double time, const std::string& unit);
+
+/// "12.3 ms", "24".
+std::string format_time(double time, const std::string& unit);
+
+/// 1, 2 or 5 times a power of ten: the smallest such distance that divides `range` into at most
+/// `parts` parts. `range` > 0, `parts` >= 1.
+double tick_distance(double range, double parts);
+
+}  // namespace lab

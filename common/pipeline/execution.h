@@ -1,0 +1,74 @@
+// A schedule at work, in simulated time: what `validate` and `simulate` have in common.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "common/pipeline/schedule.h"
+#include "common/pipeline/simulate.h"
+#include "common/pipeline/timeline.h"
+#include "common/pipeline/validate.h"
+
+namespace lab {
+
+/// Executes a schedule of which each stage's list is complete by itself (check_stage). Every stage
+/// depends on the others only by messages that are waited for one at a time, so the order in which
+/// they are advanced here does not matter: times and deadlocks are the schedule's own.
+class Execution {
+ public:
+  /// `costs`: one per stage. Both must outlive the execution.
+  Execution(const Schedule& schedule, const std::vector<StageCosts>& costs);
+
+  /// Advances every stage as far as it can. Whether all have come to their end.
+  bool run();
+
+  /// After `run` has returned false: stages that wait for each other, the lowest of them first.
+  std::vector<BlockedStage> circle() const;
+
+  /// What the stages did. Empties the execution.
+  Timeline take_timeline();
+
+ private:
+  static constexpr int64_t kNoMessage = -1;
+  static constexpr double kNotYet = -1;
+
+  /// Over the boundary between two neighbours. Times at which each side has begun it, and where its
+  /// span lies in the rank's list.
+  struct Message {
+    double sent = kNotYet;
+    double received = kNotYet;
+    double arrival = kNotYet;
+    size_t send_span = 0;
+    size_t recv_span = 0;
+  };
+
+  struct Stage {
+    size_t next = 0;          // in its list
+    size_t next_to_wait = 0;  // at the end of the list: for its posted sends
+    double now = 0;
+    bool finished = false;
+    int64_t waits_for = kNoMessage;
+  };
+
+  bool step(int stage);
+  bool step_message(int stage, const Action& action);
+  bool step_pass(int stage, const Action& action);
+  bool finish(int stage);
+
+  int64_t message_of(int stage, const Action& message) const;
+  int peer_of(int stage, int64_t message) const;
+  void begin(int stage, int64_t message, bool send);
+  void match(int64_t message, int receiver);
+  bool wait(int stage, int64_t message, SpanKind kind);
+  BlockedStage blocked(int stage) const;
+
+  const Schedule& schedule_;
+  const std::vector<StageCosts>& costs_;
+  const bool is_plan_;
+  std::vector<Message> messages_;
+  std::vector<Stage> stages_;
+  std::deque<int> ready_;
+  Timeline timeline_;
+};
+
+}  // namespace lab

@@ -1,0 +1,173 @@
+// Reading schedules from text.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "common/io/files.h"
+#include "common/pipeline/schedule.h"
+#include "common/tensor/error.h"
+
+namespace lab {
+namespace {
+
+constexpr int kMaxStages = 65536;
+constexpr size_t kMaxFileSize = size_t{16} << 20;
+constexpr std::string_view kBlanks = " \t\r";
+
+// The next word, which is cut off `line`; empty at its end.
+std::string_view next_word(std::string_view& line) {
+  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+  const std::string_view word = line.substr(0, line.find_first_of(kBlanks));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+// For messages: short, and printable whatever the file holds.
+std::string quoted(std::string_view word) {
+  constexpr size_t kLongest = 24;
+  std::string text;
+  for (const char c : word.substr(0, kLongest)) text += c > ' ' && c <= '~' ? c : '?';
+  return fmt::format("'{}{}'", text, word.size() > kLongest ? "..." : "");
+}
+
+// A whole number from 0 on that fits into an int.
+std::optional<int> number(std::string_view digits) {
+  int value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (error != std::errc() || stop != end || digits.front() == '-') return std::nullopt;
+  return value;
+}
+
+std::optional<ActionKind> kind_of(char direction, char pass) {
+  if (pass != 'F' && pass != 'B') return std::nullopt;
+  const bool forward = pass == 'F';
+  if (direction == '<') return forward ? ActionKind::kRecvActivation : ActionKind::kRecvGradient;
+  if (direction == '>') return forward ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+  return forward ? ActionKind::kForward : ActionKind::kBackward;
+}
+
+// "F3", "<B0*"; nothing if `word` is no action.
+std::optional<Action> action_of(std::string_view word) {
+  Action action;
+  const char direction = word.front() == '<' || word.front() == '>' ? word.front() : ' ';
+  if (direction != ' ') word.remove_prefix(1);
+  if (direction != ' ' && word.ends_with('*')) {
+    action.posted = true;
+    word.remove_suffix(1);
+  }
+  if (word.size() < 2) return std::nullopt;
+  const std::optional<ActionKind> kind = kind_of(direction, word[0]);
+  const std::optional<int> microbatch = number(word.substr(1));
+  if (!kind || !microbatch) return std::nullopt;
+  action.kind = *kind;
+  action.microbatch = *microbatch;
+  return action;
+}
+
+class Parser {
+ public:
+  explicit Parser(const std::string& origin) : origin_(origin) {}
+
+  Schedule parse(std::string_view text) {
+    while (!text.empty()) {
+      ++line_;
+      const std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      parse_line(line.substr(0, line.find('#')));
+    }
+    if (header_line_ == 0) fail("{}: no line \"stages P microbatches M\"", origin_);
+    for (size_t stage = 0; stage < seen_.size(); ++stage)
+      if (!seen_[stage])
+        fail("{}:{}: {} stages are announced, but stage {} has no line", origin_, header_line_,
+             seen_.size(), stage);
+    return schedule_;
+  }
+
+ private:
+  void parse_line(std::string_view line) {
+    std::string_view rest = line;
+    if (next_word(rest).empty()) return;
+    header_line_ == 0 ? parse_header(line) : parse_stage(line);
+  }
+
+  void parse_header(std::string_view line) {
+    const std::string_view first = next_word(line);
+    const std::string_view stages = next_word(line);
+    const std::string_view second = next_word(line);
+    const std::string_view microbatches = next_word(line);
+    if (first != "stages" || second != "microbatches" || microbatches.empty() ||
+        !next_word(line).empty())
+      fail("{}: expected \"stages P microbatches M\" first", here());
+    schedule_.stages.resize(static_cast<size_t>(count(stages, "stages", kMaxStages)));
+    schedule_.microbatches = count(microbatches, "microbatches", INT32_MAX);
+    seen_.resize(schedule_.stages.size());
+    header_line_ = line_;
+  }
+
+  void parse_stage(std::string_view line) {
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos)
+      fail("{}: expected a stage and its actions, as in \"0: F0 >F0 <B0 B0\"", here());
+    std::string_view label = line.substr(0, colon);
+    const std::string_view word = next_word(label);
+    const std::optional<int> stage =
+        word.empty() || !next_word(label).empty() ? std::nullopt : number(word);
+    if (!stage) fail("{}: {} is not the number of a stage", here(), quoted(line.substr(0, colon)));
+    if (*stage >= schedule_.stage_count())
+      fail("{}: stage {}, but line {} announces {} (they count from 0)", here(), *stage,
+           header_line_, schedule_.stage_count());
+    const auto index = static_cast<size_t>(*stage);
+    if (seen_[index] != 0)
+      fail("{}: stage {} has a line already, line {}", here(), *stage, seen_[index]);
+    seen_[index] = line_;
+    parse_actions(line.substr(colon + 1), schedule_.stages[index]);
+  }
+
+  void parse_actions(std::string_view line, ActionList& actions) const {
+    for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
+      const std::optional<Action> action = action_of(word);
+      if (!action)
+        fail(
+            "{}: {} is no action; known are F3, B3, <F3, >F3, <B3, >B3, and messages with a * "
+            "behind, which are posted",
+            here(), quoted(word));
+      if (action->microbatch >= schedule_.microbatches)
+        fail("{}: {} is out of range: line {} announces {} microbatches (they count from 0)",
+             here(), quoted(word), header_line_, schedule_.microbatches);
+      actions.push_back(*action);
+    }
+  }
+
+  int count(std::string_view word, const char* what, int most) const {
+    const std::optional<int> value = number(word);
+    if (!value || *value > most)
+      fail("{}: the number of {} is {}, not one from 0 to {}", here(), what, quoted(word), most);
+    return *value;
+  }
+
+  std::string here() const { return fmt::format("{}:{}", origin_, line_); }
+
+  std::string origin_;
+  Schedule schedule_;
+  int line_ = 0;
+  int header_line_ = 0;    // 0: not yet
+  std::vector<int> seen_;  // the line of each stage; 0: none yet
+};
+
+}  // namespace
+
+Schedule schedule_from_text(const std::string& text, const std::string& origin) {
+  return Parser(origin).parse(text);
+}
+
+Schedule read_schedule(const std::string& path) {
+  const MappedFile file(path);
+  require(file.bytes().size() <= kMaxFileSize, "{}: larger than 16 MiB, which no schedule is",
+          path);
+  return schedule_from_text(std::string(file.text()), path);
+}
+
+}  // namespace lab

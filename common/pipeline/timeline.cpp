@@ -1,0 +1,72 @@
+// Timeline: what the ranks of a pipeline did when.
+#include "common/pipeline/timeline.h"
+
+#include <algorithm>
+
+namespace lab {
+namespace {
+
+const RankTimeline& at(const Timeline& timeline, int rank) {
+  return timeline.ranks.at(static_cast<size_t>(rank));
+}
+
+}  // namespace
+
+std::string_view span_name(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::kForward:
+      return "forward";
+    case SpanKind::kBackward:
+      return "backward";
+    case SpanKind::kLoss:
+      return "loss";
+    case SpanKind::kOptimizer:
+      return "optimizer";
+    case SpanKind::kSend:
+      return "send";
+    case SpanKind::kRecv:
+      return "recv";
+    case SpanKind::kCollective:
+      return "collective";
+  }
+  return "unknown";
+}
+
+double makespan(const Timeline& timeline) {
+  double end = 0;
+  for (const RankTimeline& rank : timeline.ranks)
+    for (const Span& span : rank.spans) end = std::max(end, span.end);
+  return end;
+}
+
+double compute_time(const Timeline& timeline, int rank) {
+  double time = 0;
+  for (const Span& span : at(timeline, rank).spans)
+    if (is_compute(span.kind)) time += span.length();
+  return time;
+}
+
+double idle_share(const Timeline& timeline, int rank) {
+  const double whole = makespan(timeline);
+  return whole > 0 ? 1 - compute_time(timeline, rank) / whole : 0;
+}
+
+double idle_share(const Timeline& timeline) {
+  const double whole = makespan(timeline) * timeline.rank_count();
+  double computing = 0;
+  for (int rank = 0; rank < timeline.rank_count(); ++rank)
+    computing += compute_time(timeline, rank);
+  return whole > 0 ? 1 - computing / whole : 0;
+}
+
+int peak_in_flight(const Timeline& timeline, int rank) {
+  int now = 0;
+  int peak = 0;
+  for (const Span& span : at(timeline, rank).spans) {
+    if (span.kind == SpanKind::kForward) peak = std::max(peak, ++now);
+    if (span.kind == SpanKind::kBackward) --now;
+  }
+  return peak;
+}
+
+}  // namespace lab

@@ -1,0 +1,69 @@
+// Timeline: what the ranks of a pipeline did when. Simulated or measured, it is the same data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lab {
+
+enum class SpanKind : uint8_t {
+  kForward,
+  kBackward,
+  kLoss,
+  kOptimizer,
+  // Standing still for:
+  kSend,
+  kRecv,
+  kCollective,  // an all-reduce, mostly
+};
+
+/// "forward", "send", ...
+std::string_view span_name(SpanKind kind);
+inline bool is_compute(SpanKind kind) { return kind <= SpanKind::kOptimizer; }
+
+struct Span {
+  SpanKind kind = SpanKind::kForward;
+  int microbatch = -1;  // -1: none
+  double start = 0;
+  double end = 0;
+  int peer = -1;       // of a message; -1: none
+  uint64_t bytes = 0;  // of a message
+
+  double length() const { return end - start; }
+  bool operator==(const Span&) const = default;
+};
+
+/// One rank. `spans`: what it did, one thing after the other, in the order of time; between them it
+/// did nothing that was recorded. `messages`: those that were under way, from posted to done; they
+/// may overlap with anything.
+struct RankTimeline {
+  std::string name;  // "stage 1"; empty: "rank 1"
+  std::vector<Span> spans;
+  std::vector<Span> messages;
+};
+
+/// Times begin at 0.
+struct Timeline {
+  std::string unit;  // "s", or "" for units of simulated time
+  std::vector<RankTimeline> ranks;
+
+  int rank_count() const { return static_cast<int>(ranks.size()); }
+};
+
+/// The end of the last span; 0 if there is none.
+double makespan(const Timeline& timeline);
+
+/// How long a rank computes.
+double compute_time(const Timeline& timeline, int rank);
+
+/// The part of the makespan, 0 to 1, in which a rank does not compute. 0 if nothing happened.
+double idle_share(const Timeline& timeline, int rank);
+/// The same over all ranks: the bubble, and what else keeps them from computing.
+double idle_share(const Timeline& timeline);
+
+/// The most microbatches in flight at once: begun by a forward, not yet ended by a backward.
+int peak_in_flight(const Timeline& timeline, int rank);
+
+}  // namespace lab

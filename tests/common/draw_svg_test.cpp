@@ -1,0 +1,97 @@
+// Timelines as SVG figures.
+#include <gtest/gtest.h>
+
+#include "common/pipeline/draw.h"
+#include "common/pipeline/simulate.h"
+#include "tests/common/error_of.h"
+#include "tests/common/pipeline_plans.h"
+
+namespace lab {
+namespace {
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t times = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+// Every element that is opened is closed, in the right order. Empty if so.
+std::string first_fault(const std::string& svg) {
+  std::vector<std::string> open;
+  for (size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
+    const size_t end = svg.find_first_of("<>", at + 1);
+    if (end == std::string::npos || svg[end] == '<') return "a tag that is not closed";
+    const std::string tag = svg.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (count(tag, "\"") % 2 != 0) return "an odd number of quotes in " + tag;
+    if (tag.starts_with('/')) {
+      if (open.empty() || tag != "/" + open.back()) return "closed but not opened: " + tag;
+      open.pop_back();
+    } else if (!tag.ends_with('/')) {
+      open.push_back(name);
+    }
+  }
+  return open.empty() ? "" : "never closed: " + open.back();
+}
+
+double width_of(const std::string& svg) { return std::stod(svg.substr(svg.find("width=\"") + 7)); }
+
+TEST(DrawSvg, ShowsEveryMicrobatchOfEveryStage) {
+  for (const int microbatches : {1, 6, 24, 120}) {
+    const std::string svg = draw_svg(simulate(one_f_one_b_plan(3, microbatches)), "1F1B");
+    EXPECT_EQ(first_fault(svg), "");
+    for (int k = 0; k < microbatches; ++k) {
+      // Forward and backward on three stages, the number readable on each.
+      EXPECT_EQ(count(svg, fmt::format("class=\"n\">{}</text>", k)), 6U) << k;
+      EXPECT_EQ(count(svg, fmt::format("<title>F{}: ", k)), 3U);
+      EXPECT_EQ(count(svg, fmt::format("<title>B{}: ", k)), 3U);
+    }
+  }
+}
+
+TEST(DrawSvg, GrowsWithTheNumberOfPasses) {
+  const double narrow = width_of(draw_svg(simulate(one_f_one_b_plan(3, 6))));
+  const double wide = width_of(draw_svg(simulate(one_f_one_b_plan(3, 120))));
+  EXPECT_GT(narrow, 600);
+  EXPECT_LT(narrow, 1000);
+  EXPECT_GT(wide, 3000);
+}
+
+TEST(DrawSvg, ExtremeTimesDoNotMakeItEndless) {
+  Timeline timeline{"s", std::vector<RankTimeline>(1)};
+  timeline.ranks[0].spans = {{SpanKind::kForward, 0, 0, 1e-9}, {SpanKind::kBackward, 0, 5, 1e6}};
+  const std::string svg = draw_svg(timeline);
+  EXPECT_EQ(first_fault(svg), "");
+  EXPECT_LT(width_of(svg), 30000);
+  EXPECT_EQ(count(svg, "<title>F0: "), 1U);
+}
+
+TEST(DrawSvg, SaysTheFiguresAndWhatOccurs) {
+  const std::string svg = draw_svg(simulate(one_f_one_b_plan(3, 6)));
+  EXPECT_TRUE(contains(svg, "makespan 24, idle 25.0 %"));
+  EXPECT_EQ(count(svg, ">25 %<"), 3U);
+  EXPECT_TRUE(contains(svg, ">forward<") && contains(svg, ">backward<"));
+  EXPECT_FALSE(contains(svg, "optimizer<"));
+  EXPECT_TRUE(contains(svg, "prefers-color-scheme:dark"));
+}
+
+TEST(DrawSvg, TitlesAndNamesAreText) {
+  Timeline timeline = simulate(gpipe_plan(2, 1));
+  timeline.ranks[0].name = "<script>&\"";
+  const std::string svg = draw_svg(timeline, "a < b & c > d");
+  EXPECT_EQ(first_fault(svg), "");
+  EXPECT_TRUE(contains(svg, "a &lt; b &amp; c &gt; d"));
+  EXPECT_TRUE(contains(svg, "&lt;script&gt;&amp;"));
+  EXPECT_FALSE(contains(svg, "<script"));
+}
+
+TEST(DrawSvg, NothingHappened) {
+  EXPECT_EQ(first_fault(draw_svg({})), "");
+  const std::string svg = draw_svg({"s", std::vector<RankTimeline>(2)});
+  EXPECT_EQ(first_fault(svg), "");
+  EXPECT_TRUE(contains(svg, "rank 1"));
+  EXPECT_FALSE(contains(svg, "nan"));
+}
+
+}  // namespace
+}  // namespace lab
