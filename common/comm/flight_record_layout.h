@@ -42,7 +42,7 @@ class Shared {
 };
 
 struct FlightRecordLayout {
-  static constexpr uint64_t kMagic = 0x3130434552'42414c;  // "LABREC01"
+  static constexpr uint64_t kMagic = 0x3230434552'42414c;  // "LABREC02"
   static constexpr size_t kHistory = 16384;
 
   struct Head {

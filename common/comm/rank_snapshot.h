@@ -29,8 +29,10 @@ enum class OpKind : uint8_t {
   kSplit,
   kForward,
   kBackward,
+  kLoss,
+  kOptimizer,
 };
-inline constexpr size_t kOpKinds = 11;
+inline constexpr size_t kOpKinds = 13;
 
 /// "send", "all_reduce", ... as the verbs of ProcessGroup are called.
 std::string_view op_name(OpKind kind);

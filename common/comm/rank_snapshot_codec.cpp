@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kMagic = 0x3153524c;  // "LRS1"
+constexpr uint32_t kMagic = 0x3253524c;  // "LRS2"
 
 class Writer {
  public:

@@ -176,6 +176,11 @@ class GlooTransport final : public Transport {
       context->setTimeout(timeout);
       const auto rendezvous = std::make_shared<GlooStore>(store, "gloo/" + name + "/", timeout);
       connect_full_mesh(*context, rendezvous, device);
+      // Who is connected to all must not go before all are connected to it: a rank that has little
+      // to do would close its end while a slower one still waits for the connection.
+      gloo::BarrierOptions all_connected(context);
+      all_connected.setTimeout(timeout);
+      gloo::barrier(all_connected);
       return std::make_unique<GlooTransport>(std::move(device), store, std::move(context));
     });
   }
