@@ -19,7 +19,8 @@
 #   lab01       lab01.1a ... one per task, lab01.score: the student's own
 #   solution01  the same for the solution, and variant01.NAME: other correct solutions pass
 #   starter01   starter01.1a ...: what nobody has written yet fails by naming its TODO
-#   mutant01    mutant01.NAME: a wrong solution fails, with the message meant for it
+#   mutant01    mutant01.NAME: a wrong solution fails, with the message meant for it (and, with
+#               LAB_MUTANTS=full in the environment, in no other task)
 
 include(BuildTest)
 
@@ -233,6 +234,8 @@ function(lab_add_mutants lab number folder name solution)
       set(kind mutant)
       set(test mutant${number}.${mutant})
       set(label mutant${number})
+      # It is wrong at any speed; there are many of them.
+      target_compile_options(${lab}_code_${mutant} PRIVATE -O1 -g0)
     endif()
     list(APPEND ${kind}_targets ${lab}_ranks_${mutant})
     add_test(NAME ${test}

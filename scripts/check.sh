@@ -3,6 +3,8 @@
 #   scripts/check.sh format          rewrites files in the project's format
 #   scripts/check.sh format --check  only says which files differ
 #   scripts/check.sh lint            clang-tidy and shellcheck
+#   scripts/check.sh lint COMMIT     the same, of C++ files that changed since COMMIT only (of all, if
+#                                    the history does not reach back so far)
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build="$root/build/student"
@@ -26,6 +28,17 @@ format() {
   echo "format: $(cpp_files | tr -cd '\0' | wc -c) files are in the project's format"
 }
 
+# Of the files on stdin, those that changed since commit $1.
+changed_since() {
+  local changed
+  if ! git -C "$root" rev-parse --verify --quiet "$1^{commit}" >/dev/null; then
+    cat
+    return
+  fi
+  changed=$(git -C "$root" diff --name-only "$1")
+  grep -Fx -f <(printf '%s\n' "$changed") || true
+}
+
 # clang-tidy on one file; its output in one piece, as several run at once.
 tidy() {
   local output
@@ -46,11 +59,12 @@ lint() {
   known=$(linted_files | while read -r file; do
     if grep -qF "\"$root/$file\"" "$build/compile_commands.json"; then echo "$file"; fi
   done)
+  if [[ -n ${1:-} ]]; then known=$(changed_since "$1" <<<"$known"); fi
   export -f tidy
   export build
   # shellcheck disable=SC2016  # $0 is the file that xargs passes
   xargs -r -d '\n' -n 1 -P "$(nproc)" bash -c 'tidy "$0"' <<<"$known" || fail "clang-tidy: see above"
-  echo "lint: ${#scripts[@]} scripts and $(wc -l <<<"$known") C++ files are clean"
+  echo "lint: ${#scripts[@]} scripts and $(grep -c . <<<"$known" || true) C++ files are clean"
 }
 
 install_packages check
@@ -59,7 +73,7 @@ case ${1:-} in
   format) format "${2:-}" ;;
   lint)
     ensure_ready
-    lint
+    lint "${2:-}"
     ;;
-  *) fail "usage: scripts/check.sh format [--check] | lint" ;;
+  *) fail "usage: scripts/check.sh format [--check] | lint [COMMIT]" ;;
 esac

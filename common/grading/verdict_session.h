@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "common/grading/lab_points.h"
 #include "common/grading/task_result.h"
@@ -25,7 +26,7 @@ struct VerdictSettings {
 const VerdictSettings& settings();
 void set_settings(VerdictSettings settings);
 
-/// Runs the GoogleTest tests of one task ("" : of all), and sorts what came out by task.
-std::map<std::string, TaskResult> run_tests(const std::string& task);
+/// Runs the GoogleTest tests of these tasks (none: of all), and sorts what came out by task.
+std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& tasks);
 
 }  // namespace lab::grading

@@ -30,4 +30,12 @@ void LlamaConfig::validate() const {
           init_std);
 }
 
+int64_t parameter_count(const LlamaConfig& config) {
+  const int64_t q_width = config.heads * config.head_dim();
+  const int64_t kv_width = config.kv_heads * config.head_dim();
+  const int64_t layer = config.dim * (2 * q_width + 2 * kv_width + 3 * config.hidden_dim + 2);
+  const int64_t embeddings = config.tied_head ? 1 : 2;
+  return embeddings * config.vocab_size * config.dim + config.layers * layer + config.dim;
+}
+
 }  // namespace lab

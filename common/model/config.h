@@ -29,6 +29,9 @@ struct LlamaConfig {
   bool operator==(const LlamaConfig&) const = default;
 };
 
+/// Number of weights of the whole model.
+int64_t parameter_count(const LlamaConfig& config);
+
 /// A contiguous part of the model: layers [first_layer, last_layer), with the embedding in front
 /// and the final norm and head behind where so marked. The whole model is the span of all of it.
 struct StageSpan {

@@ -19,6 +19,25 @@ const LlamaConfig& checked(const LlamaConfig& config, const StageSpan& span) {
   return config;
 }
 
+/// Tells an observer of a pass from its beginning to its end.
+class ObservedPass {
+ public:
+  ObservedPass(const LlamaStage::PassObserver& observer, LlamaStage::Pass pass, int microbatch)
+      : observer_(observer), pass_(pass), microbatch_(microbatch) {
+    if (observer_) observer_(pass_, microbatch_, /*begins=*/true);
+  }
+  ~ObservedPass() {
+    if (observer_) observer_(pass_, microbatch_, /*begins=*/false);
+  }
+  ObservedPass(const ObservedPass&) = delete;
+  ObservedPass& operator=(const ObservedPass&) = delete;
+
+ private:
+  const LlamaStage::PassObserver& observer_;
+  LlamaStage::Pass pass_;
+  int microbatch_;
+};
+
 }  // namespace
 
 InFlight::InFlight(const LlamaConfig& config, const StageSpan& span, int64_t batch_size,
@@ -145,6 +164,7 @@ const LlamaConfig& LlamaStage::config() const { return impl_->config; }
 const StageSpan& LlamaStage::span() const { return impl_->span; }
 
 Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {
+  const ObservedPass observed(impl_->observer, Pass::kForward, microbatch);
   require(impl_->span.embeds, "forward of tokens on a stage that does not embed");
   require(static_cast<int64_t>(tokens.tokens.size()) == tokens.batch * tokens.length,
           "a batch of {} sequences of {} tokens holds {} tokens", tokens.batch, tokens.length,
@@ -160,6 +180,7 @@ Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {
 }
 
 Tensor LlamaStage::forward(const Tensor& hidden, int microbatch) {
+  const ObservedPass observed(impl_->observer, Pass::kForward, microbatch);
   require(!impl_->span.embeds, "forward of hidden states on a stage that embeds tokens");
   require(hidden.dims() == 3 && hidden.size(-1) == impl_->config.dim,
           "forward: hidden states of shape {}, expected [B, T, {}]", to_string(hidden.shape()),
@@ -170,6 +191,7 @@ Tensor LlamaStage::forward(const Tensor& hidden, int microbatch) {
 }
 
 Tensor LlamaStage::backward(const Tensor& output_gradient, int microbatch) {
+  const ObservedPass observed(impl_->observer, Pass::kBackward, microbatch);
   std::unique_ptr<InFlight> state = impl_->end(microbatch, "backward");
   const Shape expected = {state->batch, state->length,
                           span().has_head ? config().vocab_size : config().dim};
@@ -205,6 +227,8 @@ int64_t LlamaStage::parameter_count() const {
   for (const Parameter& parameter : impl_->weights.named) count += parameter.value.numel();
   return count;
 }
+
+void LlamaStage::observe_passes(PassObserver observer) { impl_->observer = std::move(observer); }
 
 size_t LlamaStage::activation_bytes() const { return impl_->active_bytes; }
 size_t LlamaStage::peak_activation_bytes() const { return impl_->peak_bytes; }

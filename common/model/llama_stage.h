@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +74,11 @@ class LlamaStage {
   /// Bytes held for microbatches in flight now, and the most ever.
   size_t activation_bytes() const;
   size_t peak_activation_bytes() const;
+
+  /// For timelines: called when a forward or backward begins and when it has ended.
+  enum class Pass { kForward, kBackward };
+  using PassObserver = std::function<void(Pass pass, int microbatch, bool begins)>;
+  void observe_passes(PassObserver observer);
 
   /// Keys and values of the tokens seen so far, for telling a story token by token.
   struct KvCache;

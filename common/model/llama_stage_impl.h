@@ -45,6 +45,7 @@ struct LlamaStage::Impl {
   Tensor backward(InFlight& state, const Tensor& output_gradient);
   void head_backward(const InFlight& state, const Tensor& logits_gradient, const Tensor& gradient);
 
+  PassObserver observer;  // may be empty
   LlamaConfig config;
   StageSpan span;
   Device device;

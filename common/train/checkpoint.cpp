@@ -20,39 +20,22 @@ constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kTokenizer = "tokenizer.model";
 
-std::vector<NamedTensor> model_tensors(const LlamaStage& model) {
-  std::vector<NamedTensor> tensors;
-  for (const Parameter& parameter : model.named_parameters())
-    tensors.push_back({parameter.name, parameter.value});
-  return tensors;
-}
-
-// The optimizer's flat state, cut like the flat weights into one tensor per parameter.
-std::vector<NamedTensor> optimizer_tensors(const LlamaStage& model, const Optimizer& optimizer) {
-  std::vector<NamedTensor> tensors;
-  const float* flat_weights = model.parameters().data();
-  for (const auto& [state_name, state] : optimizer.state())
-    for (const Parameter& parameter : model.named_parameters()) {
-      const int64_t first = parameter.value.data() - flat_weights;
-      const Tensor slice = state.rows(first, first + parameter.value.numel());
-      tensors.push_back({state_name + "." + parameter.name, slice.view(parameter.value.shape())});
-    }
-  return tensors;
-}
-
 // Tensors of foreign files that this model computes itself.
 bool can_be_ignored(const std::string& name, const LlamaConfig& config) {
   return name.ends_with(".rotary_emb.inv_freq") || (config.tied_head && name == "lm_head.weight");
 }
 
-// Copies a file's tensors into `targets`; the names must be the same on both sides.
+// Copies a file's tensors into `targets`, those of a stage. Of a whole model the names must be the
+// same on both sides.
 void copy_all(const Safetensors& file, const std::vector<NamedTensor>& targets,
-              const LlamaConfig& config) {
+              const LlamaStage& stage) {
+  const LlamaConfig& config = stage.config();
   std::set<std::string> expected;
   for (const auto& [name, target] : targets) {
     target.copy_from(file.at(name, target.shape()));
     expected.insert(name);
   }
+  if (stage.span() != StageSpan::whole(config)) return;  // the others are other stages'
   for (const auto& [name, tensor] : file.tensors)
     require(expected.contains(name) || can_be_ignored(name, config),
             "{}: tensor \"{}\" does not belong to a model of this kind and size",
@@ -76,13 +59,13 @@ void check_size(const LlamaConfig& config, const Safetensors& file) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const LlamaStage& model,
-                         const Optimizer& optimizer, const TokenizerCopy& tokenizer) {
+fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const LlamaConfig& config,
+                         const SavedTensors& tensors, const TokenizerCopy& tokenizer) {
   return publish_checkpoint(run, state.step, [&](const fs::path& folder) {
-    write_file(folder / kConfig, config_to_json(model.config(), tokenizer.bos, tokenizer.eos));
+    write_file(folder / kConfig, config_to_json(config, tokenizer.bos, tokenizer.eos));
     // transformers insists on the entry "format".
-    write_safetensors(folder / kModel, model_tensors(model), {{"format", "pt"}});
-    write_safetensors(folder / kOptimizer, optimizer_tensors(model, optimizer));
+    write_safetensors(folder / kModel, tensors.model, {{"format", "pt"}});
+    write_safetensors(folder / kOptimizer, tensors.optimizer);
     write_file(folder / kTokenizer, tokenizer.file);
     save_training_state(folder, state);
   });
@@ -103,7 +86,7 @@ LlamaStage load_model(const fs::path& checkpoint) {
   const Safetensors file = read_safetensors(checkpoint / kModel);
   check_size(config, file);
   LlamaStage model(config, StageSpan::whole(config), Device::kCpu, /*seed=*/0);
-  copy_all(file, model_tensors(model), config);
+  copy_all(file, saved_tensors(model, Sgd()).model, model);
   return model;
 }
 
@@ -113,8 +96,9 @@ void load_for_training(const fs::path& checkpoint, LlamaStage& model, Optimizer&
   require(config == model.config(),
           "{}: describes a model of another size than the options of this run",
           (checkpoint / kConfig).string());
-  copy_all(read_safetensors(checkpoint / kModel), model_tensors(model), config);
-  copy_all(read_safetensors(checkpoint / kOptimizer), optimizer_tensors(model, optimizer), config);
+  const SavedTensors tensors = saved_tensors(model, optimizer);
+  copy_all(read_safetensors(checkpoint / kModel), tensors.model, model);
+  copy_all(read_safetensors(checkpoint / kOptimizer), tensors.optimizer, model);
 }
 
 }  // namespace lab

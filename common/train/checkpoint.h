@@ -14,6 +14,7 @@
 
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
+#include "common/train/saved_tensors.h"
 #include "common/train/training_state.h"
 
 namespace lab {
@@ -29,7 +30,7 @@ struct TokenizerCopy {
 /// Returns its folder. Throws Error (disk full, read-only, ...); older checkpoints stay as they
 /// are.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingState& state,
-                                      const LlamaStage& model, const Optimizer& optimizer,
+                                      const LlamaConfig& config, const SavedTensors& tensors,
                                       const TokenizerCopy& tokenizer);
 
 /// Opens a model for inference: a checkpoint of ours, or any folder with config.json and
@@ -37,8 +38,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
 /// naming file and tensor: missing, damaged, of another shape, superfluous.
 LlamaStage load_model(const std::filesystem::path& checkpoint);
 
-/// Fills model and optimizer from a checkpoint of ours, every file verified. Throws Error if the
-/// model is of another size or the optimizer of another kind.
+/// Fills model and optimizer from a checkpoint of ours, every file verified; `model` may be one
+/// stage of it. Throws Error if the model is of another size or the optimizer of another kind.
 void load_for_training(const std::filesystem::path& checkpoint, LlamaStage& model,
                        Optimizer& optimizer);
 

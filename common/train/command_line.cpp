@@ -20,7 +20,7 @@ constexpr std::pair<const char*, const char*> kFixedOnResume[] = {
     {"accumulate", "--accumulate"},
     {"learning_rate", "--lr"},
     {"warmup", "--warmup"},
-    {"schedule", "--schedule"},
+    {"schedule", "--decay"},
     {"optimizer", "--optimizer"},
     {"weight_decay", "--weight-decay"},
     {"clip", "--clip"},
@@ -77,7 +77,8 @@ void add_optimization_options(CLI::App& app, TrainOptions& options) {
   add("--accumulate", options.accumulate, "N", "microbatches per step")->capture_default_str();
   add("--lr", options.learning_rate, "X", "peak learning rate")->capture_default_str();
   add("--warmup", options.warmup, "N", "steps of linear rise; default: a sixteenth of --steps");
-  add("--schedule", options.schedule, "constant|cosine", "after the warm-up; default: cosine")
+  add("--decay", options.schedule, "constant|cosine",
+      "of the learning rate after the warm-up; default: cosine")
       ->transform(CLI::CheckedTransformer(schedules).description(""));
   add("--optimizer", options.optimizer, "sgd|adam|adamw", "default: adam")
       ->transform(CLI::CheckedTransformer(optimizers).description(""));
@@ -100,7 +101,7 @@ void add_model_options(CLI::App& app, TrainOptions& options) {
 }
 
 // Reads the command line over what `options` holds; returns which options were given.
-std::set<std::string> parse_over(TrainOptions& options, int argc, const char* const* argv,
+std::set<std::string> parse_over(TrainOptions& options, const std::vector<const char*>& arguments,
                                  const ProgramInfo& info) {
   CLI::App app(info.about);
   app.get_formatter()->column_width(38);
@@ -109,10 +110,15 @@ std::set<std::string> parse_over(TrainOptions& options, int argc, const char* co
   add_optimization_options(app, options);
   add_model_options(app, options);
   if (info.add_options) info.add_options(app);
-  parse_command_line(app, argc, argv);
+  parse_command_line(app, static_cast<int>(arguments.size()), arguments.data());
   std::set<std::string> given;
   for (const CLI::Option* option : app.get_options())
     if (option->count() > 0) given.insert(option->get_name());
+  for (const std::string& name : info.kept) {
+    const CLI::Option* option = app.get_option(name);
+    options.program[name] =
+        option->count() > 0 ? option->as<std::string>() : option->get_default_str();
+  }
   return given;
 }
 
@@ -126,25 +132,34 @@ void derive(TrainOptions& options, const std::set<std::string>& given) {
 }
 
 // The options of the run in `out`, changed by those given now.
-TrainOptions resumed_options(const fs::path& out, int argc, const char* const* argv,
-                             const ProgramInfo& info) {
+TrainOptions resumed_options(const fs::path& out, std::vector<const char*> arguments,
+                             const std::set<std::string>& given, const ProgramInfo& info) {
   if (out.empty()) throw UsageError("--resume needs --out: the folder of the run to go on with");
   const auto checkpoints = list_checkpoints(out);
   require(!checkpoints.empty(), "--resume: there is no checkpoint in {}", out.string());
   const TrainOptions stored = load_training_state(checkpoints.back()).options;
 
   TrainOptions options = stored;
-  parse_over(options, argc, argv, info);
+  std::vector<std::string> kept;
+  for (const auto& [name, value] : stored.program)
+    if (!given.contains(name) && !value.empty()) kept.push_back(name + "=" + value);
+  for (const std::string& argument : kept) arguments.push_back(argument.c_str());
+  parse_over(options, arguments, info);
   const nlohmann::json before = options_to_json(stored);
   const nlohmann::json after = options_to_json(options);
   const auto text = [](const nlohmann::json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
   };
-  for (const auto& [key, option] : kFixedOnResume)
-    if (before[key] != after[key])
+  const auto check = [&](const std::string& option, const nlohmann::json& had,
+                         const nlohmann::json& has) {
+    if (had != has)
       throw UsageError(fmt::format(
           "{} {} contradicts the run in {}, which has {}; leave the option out or start a new run",
-          option, text(after[key]), out.string(), text(before[key])));
+          option, text(has), out.string(), text(had)));
+  };
+  for (const auto& [key, option] : kFixedOnResume) check(option, before[key], after[key]);
+  for (const auto& [name, value] : options.program)
+    if (stored.program.contains(name)) check(name, stored.program.at(name), value);
   return options;
 }
 
@@ -153,9 +168,10 @@ TrainOptions resumed_options(const fs::path& out, int argc, const char* const* a
 TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info) {
   TrainOptions options = default_train_options();
   options.batch = info.batch;
-  const std::set<std::string> given = parse_over(options, argc, argv, info);
+  const std::vector<const char*> arguments(argv, argv + argc);
+  const std::set<std::string> given = parse_over(options, arguments, info);
   if (options.resume) {
-    options = resumed_options(options.out, argc, argv, info);
+    options = resumed_options(options.out, arguments, given, info);
   } else {
     derive(options, given);
     if (!options.out.empty()) check_out_is_free(options.out);

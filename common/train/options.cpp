@@ -38,6 +38,7 @@ void visit_stored(Options& options, const Visit& visit) {
   visit("optimizer", options.optimizer);
   visit("weight_decay", options.weight_decay);
   visit("clip", options.clip);
+  visit("program", options.program);
   visit("dim", options.model.dim);
   visit("heads", options.model.heads);
   visit("kv_heads", options.model.kv_heads);

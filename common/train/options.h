@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "common/model/config.h"
 #include "common/optim/schedule.h"
@@ -48,6 +50,10 @@ struct TrainOptions {
   double weight_decay = 0.0;
   double clip = 1.0;  // largest norm of the gradient; 0: no clipping
 
+  /// Values of the program's own options (ProgramInfo::kept) by name, "--every": they belong to a
+  /// run as the others do.
+  std::map<std::string, std::string> program;
+
   LlamaConfig model;  // vocab_size is not an option: it is the tokenizer's
 
   /// The learning rates of the run.
@@ -70,6 +76,8 @@ struct ProgramInfo {
   int64_t batch = 3;  // default of --batch
   /// Adds options of its own; may be empty.
   std::function<void(CLI::App&)> add_options = {};
+  /// Those of them that decide what a run computes: a resumed run has them from its checkpoint.
+  std::vector<std::string> kept = {};
 };
 
 /// Reads the command line. Throws HelpRequested for --help, and UsageError for unknown,

@@ -86,8 +86,7 @@ void TrainingRun::resume() {
 void TrainingRun::print_start() const {
   const LlamaConfig& config = parts_.model.config();
   fmt::print("model   {} weights, {} layers, vocabulary {}\n",
-             format_count(parts_.model.parameter_count()), config.layers,
-             format_count(config.vocab_size));
+             format_count(parameter_count(config)), config.layers, format_count(config.vocab_size));
   fmt::print("corpus  {} stories, {} tokens; {} stories are held out for validation\n",
              format_count(parts_.data.story_count(Split::kTrain)),
              format_count(parts_.data.token_count(Split::kTrain)),
@@ -149,10 +148,15 @@ void TrainingRun::check_weights() const {
 
 void TrainingRun::save_checkpoint() {
   check_weights();
+  SavedTensors tensors;
+  if (parts_.pipeline != nullptr)
+    tensors = gather_saved_tensors(parts_.model, parts_.optimizer, *parts_.pipeline);
+  else if (books_ == Books::kKept)
+    tensors = saved_tensors(parts_.model, parts_.optimizer);
   if (books_ == Books::kKept) {
     state_.optimizer_steps = parts_.optimizer.steps();
     state_.sampler = parts_.sampler.state();
-    lab::save_checkpoint(folder_, state_, parts_.model, parts_.optimizer, tokenizer_);
+    lab::save_checkpoint(folder_, state_, parts_.model.config(), tensors, tokenizer_);
     write_plot();
   }
   saved_step_ = state_.step;

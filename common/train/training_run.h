@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "common/comm/process_group.h"
 #include "common/data/sampler.h"
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
@@ -43,6 +44,8 @@ struct TrainingParts {
   Sampler& sampler;
   const Tokenizer& tokenizer;
   const TokenDataset& data;
+  /// Of the stages, if `model` is one of several; then all ranks save checkpoints together.
+  ProcessGroup* pipeline = nullptr;
 };
 
 /// Who keeps the books where several ranks train together: one of them.

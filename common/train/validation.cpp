@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/train/stages.h"
+
 namespace lab {
 namespace {
 
@@ -18,9 +20,10 @@ int64_t sequences_wanted(const TokenDataset& data, const TrainOptions& options) 
   return std::min(available, options.validation_batches * options.batch);
 }
 
-/// Over every `ranks`-th microbatch, beginning with number `rank`.
-LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const TrainOptions& options,
-                   LossFunction loss, int rank, int ranks) {
+/// Over every `ranks`-th microbatch, beginning with number `rank`. `sum_of(batch)` is the sum of
+/// the cross-entropies of one.
+LossSum sum_losses(const TokenDataset& data, const TrainOptions& options, int rank, int ranks,
+                   const std::function<double(const TokenBatch&)>& sum_of) {
   const int64_t length = options.model.context;
   const int64_t available = data.sequence_count(Split::kValidation, length);
   const int64_t wanted = sequences_wanted(data, options);
@@ -30,11 +33,20 @@ LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const TrainOptio
     for (int64_t i = first; i < std::min(first + options.batch, wanted); ++i)
       indices.push_back(i * available / wanted);
     const TokenBatch batch = data.batch(Split::kValidation, indices, length);
-    sum.loss += loss(model.forward(batch), batch, /*total_targets=*/1);
+    sum.loss += sum_of(batch);
     sum.targets += batch.target_count();
-    model.discard();
   }
   return sum;
+}
+
+/// With the whole model.
+LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const TrainOptions& options,
+                   LossFunction loss, int rank, int ranks) {
+  return sum_losses(data, options, rank, ranks, [&](const TokenBatch& batch) {
+    const double sum = loss(model.forward(batch), batch, /*total_targets=*/1);
+    model.discard();
+    return sum;
+  });
 }
 
 }  // namespace
@@ -55,6 +67,19 @@ std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& dat
       Tensor::from({static_cast<float>(mine.loss), static_cast<float>(mine.targets)}, {2});
   group.all_reduce(sums);
   return double{sums.data()[0]} / double{sums.data()[1]};
+}
+
+std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
+                                      const TrainOptions& options, LossFunction loss,
+                                      const PipelineForward& forward, ProcessGroup& pipeline) {
+  if (sequences_wanted(data, options) == 0) return std::nullopt;
+  const LossSum sum = sum_losses(data, options, 0, 1, [&](const TokenBatch& batch) {
+    const Tensor logits = forward(batch);
+    const double batch_sum = stage.span().has_head ? loss(logits, batch, /*total_targets=*/1) : 0.0;
+    stage.discard();
+    return batch_sum;
+  });
+  return from_last_stage(sum.loss, pipeline) / static_cast<double>(sum.targets);
 }
 
 }  // namespace lab

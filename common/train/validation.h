@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "common/comm/process_group.h"
@@ -27,5 +28,12 @@ std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& dat
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss,
                                       ProcessGroup& group);
+
+/// The same with a model that is cut into the stages of a pipeline. `forward` is called on all
+/// ranks and returns the logits on the last one. All ranks get the loss.
+using PipelineForward = std::function<Tensor(const TokenBatch& batch)>;
+std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
+                                      const TrainOptions& options, LossFunction loss,
+                                      const PipelineForward& forward, ProcessGroup& pipeline);
 
 }  // namespace lab

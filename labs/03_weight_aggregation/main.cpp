@@ -50,8 +50,7 @@ Options read_options(int argc, char** argv) {
   const auto add_options = [&](CLI::App& app) {
     add_launch_options(app, options.launch);
     app.add_option("--every", options.every,
-                   "steps from one average of the weights to the next (k); say it again with "
-                   "--resume")
+                   "steps from one average of the weights to the next (k)")
         ->type_name("K")
         ->check(CLI::Range(1, 1'000'000'000))
         ->capture_default_str()
@@ -67,7 +66,8 @@ Options read_options(int argc, char** argv) {
       {.about = "Trains a LLaMA on several ranks, which average their weights every k steps.",
        .run_name = "aggregation",
        .batch = 1,  // a sequence for each rank
-       .add_options = add_options});
+       .add_options = add_options,
+       .kept = {"--every"}});
   // Only right after an average is there one model to validate or save.
   train.validate_every = round_up(train.validate_every, options.every);
   train.checkpoint_every = round_up(train.checkpoint_every, options.every);

@@ -58,7 +58,8 @@ class CheckpointTest : public testing::Test {
     state.data_fingerprint = 0xFEDCBA9876543210U;
     state.last_loss = 1.0 / 3.0;
     const std::string tokenizer("bytes\0of it", 11);  // with the zero
-    return save_checkpoint(run_, state, trained.model, trained.adam, {tokenizer, 1, 2});
+    return save_checkpoint(run_, state, trained.model.config(),
+                           saved_tensors(trained.model, trained.adam), {tokenizer, 1, 2});
   }
 
   // The message of the Error that `body` throws; "" if it throws none.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -59,7 +60,7 @@ TEST(Options, EveryOptionArrives) {
                                       "0.01",
                                       "--warmup",
                                       "3",
-                                      "--schedule",
+                                      "--decay",
                                       "constant",
                                       "--optimizer",
                                       "adamw",
@@ -173,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"lr_0", {"--lr", "0"}, "--lr 0"}, Wrong{"lr_nan", {"--lr", "nan"}, "--lr nan"},
         Wrong{"clip_negative", {"--clip", "-1"}, "--clip -1"},
         Wrong{"warmup_too_long", {"--steps", "10", "--warmup", "11"}, "--warmup 11"},
-        Wrong{"schedule", {"--schedule", "linear"}, "--schedule"},
+        Wrong{"schedule", {"--decay", "linear"}, "--decay"},
         Wrong{"optimizer", {"--optimizer", "lion"}, "--optimizer"},
         Wrong{"decay_with_adam", {"--weight-decay", "0.1"}, "adamw"},
         Wrong{"decay_with_sgd", {"--optimizer", "sgd", "--weight-decay", "0.1"}, "adamw"},
@@ -258,14 +259,39 @@ TEST_F(RunFolderTest, ResumeRefusesAContradiction) {
   const std::string error = error_with_out({"--resume", "--dim", "128"});
   EXPECT_NE(error.find("--dim 128 contradicts the run"), std::string::npos) << error;
   EXPECT_NE(error.find("has 64"), std::string::npos) << error;
-  for (const auto& more :
-       std::vector<std::vector<const char*>>{{"--resume", "--seed", "2"},
-                                             {"--resume", "--batch", "1"},
-                                             {"--resume", "--schedule", "constant"},
-                                             {"--resume", "--optimizer", "sgd"},
-                                             {"--resume", "--tied"},
-                                             {"--resume", "--context", "64"}})
+  for (const auto& more : std::vector<std::vector<const char*>>{{"--resume", "--seed", "2"},
+                                                                {"--resume", "--batch", "1"},
+                                                                {"--resume", "--decay", "constant"},
+                                                                {"--resume", "--optimizer", "sgd"},
+                                                                {"--resume", "--tied"},
+                                                                {"--resume", "--context", "64"}})
     EXPECT_NE(error_with_out(more).find("contradicts the run"), std::string::npos) << more[1];
+}
+
+TEST_F(RunFolderTest, ResumeTakesOverTheProgramsOwnOptions) {
+  const auto parse_own = [&](std::vector<const char*> arguments) {
+    int64_t every = 8;
+    const ProgramInfo info{
+        .about = "test",
+        .add_options =
+            [&](CLI::App& app) { app.add_option("--every", every, "k")->capture_default_str(); },
+        .kept = {"--every"}};
+    arguments.insert(arguments.begin(), "train");
+    parse_train_options(static_cast<int>(arguments.size()), arguments.data(), info);
+    return every;
+  };
+  TrainOptions options = parse({});
+  options.program["--every"] = "5";
+  make_checkpoint(options);
+  EXPECT_EQ(parse_own({"--out", "elsewhere"}), 8);
+  EXPECT_EQ(parse_own({"--resume", "--out", out_.c_str()}), 5);
+  EXPECT_EQ(parse_own({"--resume", "--out", out_.c_str(), "--every", "5"}), 5);
+  try {
+    parse_own({"--resume", "--out", out_.c_str(), "--every", "6"});
+    FAIL() << "a contradiction";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("--every 6 contradicts the run"), std::string::npos);
+  }
 }
 
 TEST(MainGuard, TurnsExceptionsIntoExitCodes) {

@@ -1,0 +1,37 @@
+// What the training programs of a pipeline let a user choose, besides TrainOptions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lab {
+
+struct PipelineOptions {
+  std::string split;       // "3,2,1": layers of each stage; empty: the lab's split
+  int64_t log_every = 10;  // steps
+  bool timeline = false;
+};
+
+void add_pipeline_options(CLI::App& app, PipelineOptions& options);
+
+/// Lab 04's split: `head_cost` is measured in layers.
+using SplitFunction = std::vector<StageSpan> (*)(int64_t layers, int stages, double head_cost);
+
+/// The stages of a pipeline of `stages` ranks: those of --split, else those that `split` chooses.
+/// Throws UsageError if --split does not fit model and ranks, or there are more stages than layers;
+/// Error if what `split` returns is no split, or the head is tied (it would share its weights with
+/// another rank's embedding).
+std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
+                                     const PipelineOptions& options, SplitFunction split);
+
+/// "0: layers 0-1, embedding | 1: layers 2-3 | 2: layers 4-5, head".
+std::string describe_stages(const std::vector<StageSpan>& spans);
+
+}  // namespace lab

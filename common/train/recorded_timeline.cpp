@@ -1,0 +1,149 @@
+#include "common/train/recorded_timeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "common/tensor/error.h"
+
+namespace lab {
+namespace {
+
+SpanKind span_kind(OpKind kind) {
+  switch (kind) {
+    case OpKind::kForward:
+      return SpanKind::kForward;
+    case OpKind::kBackward:
+      return SpanKind::kBackward;
+    case OpKind::kLoss:
+      return SpanKind::kLoss;
+    case OpKind::kOptimizer:
+      return SpanKind::kOptimizer;
+    case OpKind::kSend:
+      return SpanKind::kSend;
+    case OpKind::kRecv:
+      return SpanKind::kRecv;
+    default:
+      return SpanKind::kCollective;
+  }
+}
+
+nlohmann::json to_json(const std::vector<Span>& spans) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Span& s : spans)
+    rows.push_back({static_cast<int>(s.kind), s.microbatch, s.start, s.end, s.peer, s.bytes});
+  return rows;
+}
+
+std::vector<Span> spans_from_json(const nlohmann::json& rows) {
+  std::vector<Span> spans;
+  for (const nlohmann::json& row : rows)
+    spans.push_back({.kind = static_cast<SpanKind>(row.at(0).get<int>()),
+                     .microbatch = row.at(1),
+                     .start = row.at(2),
+                     .end = row.at(3),
+                     .peer = row.at(4),
+                     .bytes = row.at(5)});
+  return spans;
+}
+
+std::string encode(const RankTimeline& rank) {
+  const nlohmann::json json = {
+      {"name", rank.name}, {"spans", to_json(rank.spans)}, {"messages", to_json(rank.messages)}};
+  return json.dump();
+}
+
+RankTimeline decode(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  return {.name = json.at("name"),
+          .spans = spans_from_json(json.at("spans")),
+          .messages = spans_from_json(json.at("messages"))};
+}
+
+}  // namespace
+
+void record_passes(LlamaStage& stage, FlightRecorder& recorder) {
+  auto running = std::make_shared<uint64_t>(0);  // passes of a stage do not nest
+  stage.observe_passes([&recorder, running](LlamaStage::Pass pass, int microbatch, bool begins) {
+    const OpKind kind = pass == LlamaStage::Pass::kForward ? OpKind::kForward : OpKind::kBackward;
+    if (begins)
+      *running = recorder.posted({.kind = kind, .microbatch = microbatch});
+    else
+      recorder.done(*running);
+  });
+}
+
+std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
+    LossFunction loss, FlightRecorder& recorder) {
+  return [loss, &recorder](const Tensor& logits, const TokenBatch& batch, int64_t total_targets) {
+    const ComputeScope scope(recorder, OpKind::kLoss, -1);
+    return loss(logits, batch, total_targets);
+  };
+}
+
+RecordedOptimizer::RecordedOptimizer(Optimizer& optimizer, FlightRecorder& recorder)
+    : optimizer_(optimizer), recorder_(recorder) {}
+
+void RecordedOptimizer::step(const Tensor& parameters, const Tensor& gradients,
+                             float learning_rate) {
+  const ComputeScope scope(recorder_, OpKind::kOptimizer, -1);
+  optimizer_.step(parameters, gradients, learning_rate);
+  steps_ = optimizer_.steps();
+}
+
+int64_t monotonic_now_ns() {
+  // libstdc++'s and libc++'s steady_clock is CLOCK_MONOTONIC, which the flight record uses.
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window) {
+  const auto seconds = [&](int64_t ns) {
+    return 1e-9 *
+           static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns);
+  };
+  RankTimeline rank;
+  for (const OpRecord& op : history) {
+    if (op.posted_ns < window.begin_ns || op.posted_ns >= window.end_ns) continue;
+    Span span{.kind = span_kind(op.kind),
+              .microbatch = op.microbatch,
+              .start = seconds(op.posted_ns),
+              .end = seconds(op.done_ns),
+              .peer = op.peer,
+              .bytes = op.bytes};
+    if (is_message(op.kind)) {
+      if (span.microbatch < 0) span.microbatch = op.tag;
+      rank.messages.push_back(span);
+    }
+    if (is_message(op.kind) || is_collective(op.kind)) {
+      if (op.waiting_ns == 0) continue;
+      span.start = seconds(op.waiting_ns);
+    }
+    rank.spans.push_back(span);
+  }
+  const auto earlier = [](const Span& a, const Span& b) { return a.start < b.start; };
+  std::ranges::stable_sort(rank.spans, earlier);
+  std::ranges::stable_sort(rank.messages, earlier);
+  return rank;
+}
+
+std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
+                                        const TimeWindow& window) {
+  const int own = job.world().rank();
+  const auto key = [](int rank) { return fmt::format("timeline/{}", rank); };
+  RankTimeline mine = rank_timeline(job.world().recorder().history(), window);
+  mine.name = name;
+  if (own != 0) {
+    job.store().set(key(own), encode(mine));
+    job.world().barrier();  // rank 0 serves the store: nobody may need it when it has gone on
+    return std::nullopt;
+  }
+  Timeline timeline{.unit = "s", .ranks = {std::move(mine)}};
+  for (int rank = 1; rank < job.world().size(); ++rank)
+    timeline.ranks.push_back(decode(job.store().get(key(rank), std::chrono::seconds(30))));
+  job.world().barrier();
+  return timeline;
+}
+
+}  // namespace lab

@@ -1,0 +1,58 @@
+// What happened in a training step, from the flight records of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/comm/flight_recorder.h"
+#include "common/launch/job.h"
+#include "common/model/llama_stage.h"
+#include "common/optim/optimizer.h"
+#include "common/pipeline/timeline.h"
+#include "common/train/validation.h"
+
+namespace lab {
+
+/// The stage's forwards and backwards are noted in the record from now on.
+void record_passes(LlamaStage& stage, FlightRecorder& recorder);
+
+/// The same loss, noted in the record at every call.
+std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
+    LossFunction loss, FlightRecorder& recorder);
+
+/// The same optimizer, its updates noted in the record.
+class RecordedOptimizer final : public Optimizer {
+ public:
+  /// Both must outlive this object.
+  RecordedOptimizer(Optimizer& optimizer, FlightRecorder& recorder);
+  void step(const Tensor& parameters, const Tensor& gradients, float learning_rate) override;
+  std::vector<State> state() const override { return optimizer_.state(); }
+
+ private:
+  Optimizer& optimizer_;
+  FlightRecorder& recorder_;
+};
+
+/// A stretch of time by this machine's CLOCK_MONOTONIC, in ns.
+struct TimeWindow {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+int64_t monotonic_now_ns();
+
+/// What one rank did in a window: of everything that began in it, when it began and ended, in
+/// seconds from the window's begin. Standing still is a span; a message that was posted and not
+/// waited for is only among the messages. A message without a microbatch has its tag for one.
+RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window);
+
+/// The timelines of all ranks on rank 0, nothing on the others. All ranks call it, with windows
+/// that begin at the same moment, just behind a collective for instance; then clocks of several
+/// machines need not agree. `name`: how this rank is called in it. Throws Error if a rank is silent
+/// for 30 s.
+std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
+                                        const TimeWindow& window);
+
+}  // namespace lab
