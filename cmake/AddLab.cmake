@@ -159,6 +159,7 @@ function(lab_add_test_sources lab folder)
   add_executable(${lab}_verdict EXCLUDE_FROM_ALL ${tests}/verdict_main.cpp ${verdict_sources})
   target_compile_definitions(${lab}_verdict PRIVATE LAB_FOLDER="${folder}")
   target_link_libraries(${lab}_verdict PRIVATE ${lab}_test_helpers lab_grading lab_warnings)
+  set_target_properties(${lab}_verdict PROPERTIES LAB_QUICK_BUILD ON)
 endfunction()
 
 # One implementation: its code, its rank programs, and the target LAB_ranks_IMPLEMENTATION that
@@ -234,8 +235,7 @@ function(lab_add_mutants lab number folder name solution)
       set(kind mutant)
       set(test mutant${number}.${mutant})
       set(label mutant${number})
-      # It is wrong at any speed; there are many of them.
-      target_compile_options(${lab}_code_${mutant} PRIVATE -O1 -g0)
+      set_target_properties(${lab}_code_${mutant} PROPERTIES LAB_QUICK_BUILD ON)
     endif()
     list(APPEND ${kind}_targets ${lab}_ranks_${mutant})
     add_test(NAME ${test}

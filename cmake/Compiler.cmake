@@ -8,7 +8,9 @@ target_compile_definitions(lab_flags INTERFACE LAB_SOURCE_DIR="${CMAKE_SOURCE_DI
 
 # No -ffast-math: sums must come out in the order in which they are written. Without errno and
 # floating-point traps, square roots and conditionals can still be vectorised.
-target_compile_options(lab_flags INTERFACE -O3 -g1 -fno-math-errno -fno-trapping-math)
+# A target with the property LAB_QUICK_BUILD is built faster: tests, whose own speed does not matter.
+target_compile_options(lab_flags INTERFACE
+  $<IF:$<BOOL:$<TARGET_PROPERTY:LAB_QUICK_BUILD>>,-O1,-O3> -g1 -fno-math-errno -fno-trapping-math)
 if(LAB_NATIVE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native LAB_HAS_MARCH_NATIVE)

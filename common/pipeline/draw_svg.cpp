@@ -21,19 +21,21 @@ constexpr double kFiguresWidth = 130;    // "25 %" and "3" behind each row
 constexpr double kLeastTimeWidth = 640;  // narrower looks lost on a page
 constexpr double kGreatestTimeWidth = 20000;
 
-// On a card of its own colour, so that it is read well on any page; dark where pages are.
+// On a card of its own colour, so that it is read well on any page; dark where pages are. Each rule
+// is for this figure only: a page may hold other figures.
 constexpr const char* kStyle =
-    "text{font:13px Lato,'Helvetica Neue',Arial,sans-serif;fill:#1f2933}"
-    ".title{font-size:17px;font-weight:600}.faint{fill:#5b6876}"
-    ".n{font-size:12px;fill:#fff;text-anchor:middle}.end{text-anchor:end}.mid{text-anchor:middle}"
-    ".card{fill:#fff}.lane{fill:#eef1f4}.tick{stroke:#9aa5b1}"
-    ".forward{fill:#2f6cc0}.forward.odd{fill:#4a86d8}"
-    ".backward{fill:#1f8055}.backward.odd{fill:#35996b}"
-    ".loss{fill:#b7791f}.optimizer{fill:#8e44ad}.collective{fill:#c2410c}"
-    ".send{fill:#b3bcc6}.recv{fill:#d0d7de}"
-    "@media(prefers-color-scheme:dark){text{fill:#e4e8ec}.faint{fill:#a3aeb9}.n{fill:#fff}"
-    ".card{fill:#1b2129}.lane{fill:#28303a}.tick{stroke:#66717d}"
-    ".send{fill:#5d6875}.recv{fill:#434d59}}";
+    ".timeline text{font:13px Lato,'Helvetica Neue',Arial,sans-serif;fill:#1f2933}"
+    ".timeline .title{font-size:17px;font-weight:600}.timeline .faint{fill:#5b6876}"
+    ".timeline .n{font-size:12px;fill:#fff;text-anchor:middle}.timeline .end{text-anchor:end}"
+    ".timeline .mid{text-anchor:middle}"
+    ".timeline .card{fill:#fff}.timeline .lane{fill:#eef1f4}.timeline .tick{stroke:#9aa5b1}"
+    ".timeline .forward{fill:#2f6cc0}.timeline .forward.odd{fill:#4a86d8}"
+    ".timeline .backward{fill:#1f8055}.timeline .backward.odd{fill:#35996b}"
+    ".timeline .loss{fill:#b7791f}.timeline .optimizer{fill:#8e44ad}"
+    ".timeline .collective{fill:#c2410c}.timeline .send{fill:#b3bcc6}.timeline .recv{fill:#d0d7de}"
+    "@media(prefers-color-scheme:dark){.timeline text{fill:#e4e8ec}.timeline .faint{fill:#a3aeb9}"
+    ".timeline .n{fill:#fff}.timeline .card{fill:#1b2129}.timeline .lane{fill:#28303a}"
+    ".timeline .tick{stroke:#66717d}.timeline .send{fill:#5d6875}.timeline .recv{fill:#434d59}}";
 
 std::string escaped(const std::string& text) {
   std::string result;
@@ -78,7 +80,8 @@ class Figure {
     const double width = left_ + time_width_ + kFiguresWidth + kMargin;
     const double height = bottom_ + 80;
     std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+        "<svg class=\"timeline\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} "
+        "{1:.0f}\" "
         "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n<title>{2}</title>\n"
         "<style>{3}</style>\n<rect class=\"card\" width=\"100%\" height=\"100%\" rx=\"12\"/>\n",
         width, height, escaped(title_.empty() ? "Timeline of a pipeline" : title_), kStyle);

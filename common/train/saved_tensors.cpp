@@ -50,18 +50,25 @@ SavedTensors gather_saved_tensors(const LlamaStage& stage, const Optimizer& opti
     for (const auto& [name, state] : optimizer.state()) pipeline.send(state, 0);
     return {};
   }
-  SavedTensors saved = saved_tensors(stage, optimizer);
+  SavedTensors saved;
+  append_cut(stage, "", stage.parameters(), saved.model);
+  const std::vector<Optimizer::State> states = optimizer.state();
+  std::vector<std::vector<NamedTensor>> by_state(states.size());  // in the order of a whole model
+  for (size_t i = 0; i < states.size(); ++i)
+    append_cut(stage, states[i].name + ".", states[i].value, by_state[i]);
   for (int rank = 1; rank < pipeline.size(); ++rank) {
     const LlamaStage other(stage.config(), spans[static_cast<size_t>(rank)], Device::kCpu,
                            /*seed=*/0);
     pipeline.recv(other.parameters(), rank);
     append_cut(other, "", other.parameters(), saved.model);
-    for (const auto& [name, state] : optimizer.state()) {
-      const Tensor others_state = Tensor::empty({other.parameters().numel()});
-      pipeline.recv(others_state, rank);
-      append_cut(other, name + ".", others_state, saved.optimizer);
+    for (size_t i = 0; i < states.size(); ++i) {
+      const Tensor state = Tensor::empty({other.parameters().numel()});
+      pipeline.recv(state, rank);
+      append_cut(other, states[i].name + ".", state, by_state[i]);
     }
   }
+  for (const auto& tensors : by_state)
+    saved.optimizer.insert(saved.optimizer.end(), tensors.begin(), tensors.end());
   return saved;
 }
 

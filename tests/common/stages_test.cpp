@@ -117,11 +117,9 @@ TEST(Stages, TheirCheckpointIsThatOfTheWholeModel) {
       EXPECT_TRUE(same_bits(saved.model[i].value, expected.model[i].value));
     }
     ASSERT_EQ(saved.optimizer.size(), expected.optimizer.size());
-    for (const NamedTensor& want : expected.optimizer) {
-      bool found = false;
-      for (const NamedTensor& got : saved.optimizer)
-        found = found || (got.name == want.name && same_bits(got.value, want.value));
-      EXPECT_TRUE(found) << want.name;
+    for (size_t i = 0; i < expected.optimizer.size(); ++i) {
+      EXPECT_EQ(saved.optimizer[i].name, expected.optimizer[i].name);
+      EXPECT_TRUE(same_bits(saved.optimizer[i].value, expected.optimizer[i].value));
     }
   });
   EXPECT_TRUE(report.succeeded()) << explain(report);
