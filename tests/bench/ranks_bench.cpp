@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 #include "tests/bench/matmul_rate.h"
+#include "tests/bench/random_batches.h"
 
 namespace lab::bench {
 namespace {
@@ -31,20 +31,6 @@ struct Options {
   int rounds = 5;
   int steps = 3;  // per round
 };
-
-/// One step of the whole job takes accumulate * ranks * batch sequences, whoever reads them.
-std::vector<TokenBatch> microbatches(const LlamaConfig& config, int64_t count, int64_t batch) {
-  std::mt19937_64 random(1);
-  std::vector<TokenBatch> result;
-  for (int64_t i = 0; i < count; ++i) {
-    TokenBatch tokens{batch, config.context, {}};
-    for (int64_t t = 0; t < batch * config.context; ++t)
-      tokens.tokens.push_back(
-          static_cast<int32_t>(random() % static_cast<uint64_t>(config.vocab_size)));
-    result.push_back(std::move(tokens));
-  }
-  return result;
-}
 
 /// Seconds that this rank has spent in all_reduce since its record began.
 double seconds_in_all_reduce(const FlightRecorder& recorder) {
@@ -76,8 +62,9 @@ int run(int argc, char** argv) {
   config.vocab_size = options.vocab;
   LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
   Adam optimizer(model.parameters().numel(), AdamConfig{}, lab01::adam_update);
-  const auto own = microbatches(config, options.accumulate, options.batch);
-  const auto whole = microbatches(config, options.accumulate, options.batch * world.size());
+  // One step of the whole job takes accumulate * ranks * batch sequences, whoever reads them.
+  const auto own = random_batches(config, options.accumulate, options.batch);
+  const auto whole = random_batches(config, options.accumulate, options.batch * world.size());
   const double tokens = static_cast<double>(options.steps * options.accumulate * options.batch *
                                             world.size() * config.context);
 

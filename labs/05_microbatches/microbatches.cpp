@@ -1,0 +1,71 @@
+// Lab 05 · a pipeline that is kept busy. You write this file; microbatches.h is its contract.
+#include "labs/05_microbatches/microbatches.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "common/pipeline/simulate.h"
+#include "common/pipeline/validate.h"
+#include "common/tensor/error.h"
+#include "common/tensor/todo.h"
+#include "common/train/stages.h"
+
+namespace lab05 {
+
+// --- 5A
+
+lab::Schedule gpipe(int stages, int microbatches) {
+  // TODO(1): all forwards, then all backwards.
+  lab::not_implemented("1", "labs/05_microbatches/microbatches.cpp");
+}
+
+lab::Schedule one_f_one_b(int stages, int microbatches) {
+  // TODO(2): warm-up, steady state, cool-down.
+  //  1. How many forwards does stage r do before its first backward? What if there are fewer
+  //     microbatches than that?
+  //  2. How many pairs of one forward and one backward follow?
+  //  3. What is left?
+  lab::not_implemented("2", "labs/05_microbatches/microbatches.cpp");
+}
+
+// --- 5B
+
+lab::Schedule with_blocking_messages(const lab::Schedule& plan) {
+  // TODO(3): around every pass, the messages that it needs: receive, compute, send.
+  //  1. Which stage receives nothing before a forward, which before a backward?
+  //  2. Which stage sends nothing behind a forward, which behind a backward?
+  lab::not_implemented("3", "labs/05_microbatches/microbatches.cpp");
+}
+
+double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
+                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                   int64_t total_targets, lab::ProcessGroup& pipeline) {
+  // TODO(4): does what one stage has to do in one wave.
+  //  1. Write the six kinds of actions for blocking messages first. What does a pass leave for a
+  //     later action, and under which number will that action look for it?
+  //  2. Where does the loss come in, on the last stage?
+  //  3. Posted messages: what must be kept until a posted recv is waited for? Where is that? And
+  //     until when must you keep what isend has returned?
+  lab::not_implemented("4", "labs/05_microbatches/microbatches.cpp");
+}
+
+// --- 5C
+
+lab::Schedule with_messages(const lab::Schedule& plan) {
+  // TODO(5): the messages of task 3, arranged so that nobody waits in a circle.
+  lab::not_implemented("5", "labs/05_microbatches/microbatches.cpp");
+}
+
+double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                  float learning_rate, double max_gradient_norm, lab::ProcessGroup& pipeline) {
+  // TODO(6): one optimizer step of the whole pipeline, over one or several waves.
+  //  1. Is the number of microbatches a multiple of the schedule's? (lab::require)
+  //  2. How many targets does the whole step have?
+  //  3. Zero the gradients. Which actions are this rank's? Run them once per wave.
+  //  4. Clip over all stages, update.
+  lab::not_implemented("6", "labs/05_microbatches/microbatches.cpp");
+}
+
+}  // namespace lab05

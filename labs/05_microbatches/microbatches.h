@@ -1,0 +1,103 @@
+// Lab 05 · a pipeline that is kept busy: microbatches, GPipe and 1F1B, and messages that cannot
+// deadlock. This is the contract; you write microbatches.cpp.
+//
+// Rank r of `pipeline` is stage r, and holds the weights of its own layers. A schedule says what
+// every stage does in which order: read common/pipeline/schedule.h first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "common/comm/process_group.h"
+#include "common/data/batch.h"
+#include "common/model/llama_stage.h"
+#include "common/optim/optimizer.h"
+#include "common/pipeline/schedule.h"
+#include "common/tensor/tensor.h"
+
+namespace lab05 {
+
+// --- 5A · Schedules as data. Both functions return plans: forwards and backwards, no messages, for
+// any number of stages and microbatches from 1 on, fewer microbatches than stages included.
+
+/// Task 1 · GPipe (Huang et al., 2019): every stage does all forwards, then all backwards, both in
+/// the order of the microbatches.
+lab::Schedule gpipe(int stages, int microbatches);
+
+/// Task 2 · 1F1B, also called DAPPLE or PipeDream-flush (Fan et al., 2021; Narayanan et al., 2021).
+///
+/// Warm-up: stage r of p begins with as many forwards as there are stages behind it, p-1-r (all m,
+/// if there are no more). Steady state: one forward, one backward, in turn. Cool-down: the
+/// backwards that are left. Forwards and backwards each in the order of the microbatches. So stage
+/// r never holds more than min(m, p-r) microbatches in flight, and the makespan is GPipe's.
+lab::Schedule one_f_one_b(int stages, int microbatches);
+
+// --- 5B · An executor, and a deadlock.
+
+/// Task 3 · The program that comes to mind first: every stage receives, blocking, what a pass reads
+/// just before the pass, and sends, blocking, what it has made just after it.
+///
+/// `plan` is any plan. The first stage receives no activation and sends no gradient; the last one
+/// sends no activation and receives no gradient. Nothing is posted. For GPipe that works. For 1F1B
+/// the result deadlocks, and the test wants to see it do so.
+///
+/// (A weak symbol: the tests of other tasks put a correct one in its place.)
+[[gnu::weak]] lab::Schedule with_blocking_messages(const lab::Schedule& plan);
+
+/// What lab 01's causal_lm_loss looks like here: the sum of the cross-entropies of a microbatch,
+/// divided by `total_targets`; it puts its gradient in the place of the logits.
+using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
+                                          int64_t total_targets)>;
+
+/// Task 4 · Does what one stage has to do in one wave: `actions`, one after the other.
+///
+/// Works for every list that lab::validate accepts, in whatever order its passes come. Microbatch k
+/// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
+/// k have the tag k; an activation or gradient is [B, T, C], C = stage.config().dim. A message that
+/// is not posted is done when the next action begins. A posted one is begun in its place; its recv
+/// is waited for where the pass that reads it begins, its send when all actions are done. Tensors
+/// of messages under way must stay as they are.
+/// `microbatches`: of the same shapes on every rank. The first stage reads their tokens, the last
+///     one their targets, the others neither.
+/// `loss`: called on the last stage once per microbatch, with `total_targets`.
+/// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
+///
+/// (A weak symbol, as above.)
+[[gnu::weak]] double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
+                                 std::span<const lab::TokenBatch> microbatches,
+                                 const LossFunction& loss, int64_t total_targets,
+                                 lab::ProcessGroup& pipeline);
+
+// --- 5C · Avoidance.
+
+/// Task 5 · The same messages as in task 3, arranged so that no plan can deadlock, although a send
+/// that is not posted blocks until it is received, and costing no time: in simulated time, with
+/// messages that take none, the program is as fast as the plan.
+///
+/// Any means will do: post what another stage may not be ready for, or put messages into an order
+/// in which the two sides of every pair of stages meet, or both. lab::validate and lab::simulate
+/// are yours to use while you try.
+///
+/// (A weak symbol, as above.)
+[[gnu::weak]] lab::Schedule with_messages(const lab::Schedule& plan);
+
+/// Task 6 · One optimizer step of the whole pipeline, over one or several waves.
+///
+/// `schedule`: a program of m microbatches.
+/// `microbatches`: w * m of them, w >= 1; each wave runs the schedule on the next m. Throws
+///     lab::Error if their number is not such a multiple.
+/// All waves together are one step: gradients of all microbatches add up, every target of the step
+/// counts the same, and there is one update, after the last wave. Weights and loss are those of one
+/// process with the whole model that takes lab 01's train_step over the same microbatches.
+/// Gradients left over from before do not matter.
+/// `loss`: as in task 4. How many targets the whole step has, is known to whoever has targets, the
+///     last stage; it needs no message.
+/// `max_gradient_norm`: of the whole model's gradient: call lab::clip_gradients(stage,
+///     max_gradient_norm, pipeline) on all ranks. 0: do not clip.
+/// Returns the mean loss over all targets on the last stage, 0 on the others.
+double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                  float learning_rate, double max_gradient_norm, lab::ProcessGroup& pipeline);
+
+}  // namespace lab05

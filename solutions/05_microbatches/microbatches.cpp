@@ -1,0 +1,185 @@
+// Lab 05 · a pipeline that is kept busy: solution.
+#include "labs/05_microbatches/microbatches.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/tensor/error.h"
+#include "common/train/stages.h"
+
+namespace lab05 {
+namespace {
+
+using lab::Action;
+using lab::ActionKind;
+
+/// `plan` with its messages: receives just before the passes that read them, sends just behind
+/// those that make them.
+lab::Schedule with_sends(const lab::Schedule& plan, bool posted) {
+  lab::Schedule program{plan.microbatches, {}};
+  const int last = plan.stage_count() - 1;
+  for (int s = 0; s <= last; ++s) {
+    lab::ActionList& list = program.stages.emplace_back();
+    for (const Action& pass : plan.stages[static_cast<size_t>(s)]) {
+      const int k = pass.microbatch;
+      if (pass.kind == ActionKind::kForward) {
+        if (s > 0) list.push_back({ActionKind::kRecvActivation, k});
+        list.push_back(pass);
+        if (s < last) list.push_back({ActionKind::kSendActivation, k, posted});
+      } else {
+        if (s < last) list.push_back({ActionKind::kRecvGradient, k});
+        list.push_back(pass);
+        if (s > 0) list.push_back({ActionKind::kSendGradient, k, posted});
+      }
+    }
+  }
+  return program;
+}
+
+/// Tensors on their way between the stages, by microbatch, and the messages that carry them.
+class Mail {
+ public:
+  explicit Mail(lab::ProcessGroup& pipeline) : pipeline_(pipeline) {}
+
+  void recv(const Action& action, int from, const lab::TokenBatch& microbatch, int64_t dim) {
+    Arrival arrival{lab::Tensor::empty({microbatch.batch, microbatch.length, dim}), {}};
+    if (action.posted)
+      arrival.work = pipeline_.irecv(arrival.tensor, from, action.microbatch);
+    else
+      pipeline_.recv(arrival.tensor, from, action.microbatch);
+    arrivals_.emplace(action.microbatch, std::move(arrival));
+  }
+
+  /// What has been received for a microbatch; the first to ask for it gets it.
+  lab::Tensor take(int microbatch) {
+    auto arrival = arrivals_.extract(microbatch);
+    lab::require(!arrival.empty(), "microbatch {} is used before it is received", microbatch);
+    if (arrival.mapped().work) arrival.mapped().work->wait();
+    return arrival.mapped().tensor;
+  }
+
+  void send(const Action& action, int to, const lab::Tensor& tensor) {
+    if (action.posted)
+      sends_.push_back(pipeline_.isend(tensor, to, action.microbatch));
+    else
+      pipeline_.send(tensor, to, action.microbatch);
+  }
+
+  void wait_for_sends() { lab::wait_all(sends_); }
+
+ private:
+  struct Arrival {
+    lab::Tensor tensor;
+    std::optional<lab::Work> work;  // if it was posted
+  };
+  lab::ProcessGroup& pipeline_;
+  std::map<int, Arrival> arrivals_;
+  std::vector<lab::Work> sends_;
+};
+
+}  // namespace
+
+// Task 1
+lab::Schedule gpipe(int stages, int microbatches) {
+  lab::ActionList list;
+  for (int k = 0; k < microbatches; ++k) list.push_back({ActionKind::kForward, k});
+  for (int k = 0; k < microbatches; ++k) list.push_back({ActionKind::kBackward, k});
+  return {microbatches, std::vector(static_cast<size_t>(stages), list)};
+}
+
+// Task 2
+lab::Schedule one_f_one_b(int stages, int microbatches) {
+  lab::Schedule plan{microbatches, {}};
+  for (int s = 0; s < stages; ++s) {
+    const int warm_up = std::min(stages - 1 - s, microbatches);
+    lab::ActionList list;
+    int forwards = 0;
+    for (; forwards < warm_up; ++forwards) list.push_back({ActionKind::kForward, forwards});
+    for (int backwards = 0; backwards < microbatches; ++backwards) {
+      if (forwards < microbatches) list.push_back({ActionKind::kForward, forwards++});
+      list.push_back({ActionKind::kBackward, backwards});
+    }
+    plan.stages.push_back(std::move(list));
+  }
+  return plan;
+}
+
+// Task 3
+lab::Schedule with_blocking_messages(const lab::Schedule& plan) { return with_sends(plan, false); }
+
+// Task 4
+double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
+                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                   int64_t total_targets, lab::ProcessGroup& pipeline) {
+  const int before = pipeline.rank() - 1;
+  const int behind = pipeline.rank() + 1;
+  const bool last = stage.span().has_head;
+  const int64_t dim = stage.config().dim;
+  Mail activations(pipeline);
+  Mail gradients(pipeline);
+  std::map<int, lab::Tensor> outputs;          // of forwards; on the last stage, after the loss
+  std::map<int, lab::Tensor> input_gradients;  // of backwards
+  double loss_sum = 0.0;
+
+  for (const Action& action : actions) {
+    const int k = action.microbatch;
+    const lab::TokenBatch& microbatch = microbatches[static_cast<size_t>(k)];
+    switch (action.kind) {
+      case ActionKind::kRecvActivation:
+        activations.recv(action, before, microbatch, dim);
+        break;
+      case ActionKind::kForward:
+        outputs[k] = stage.span().embeds ? stage.forward(microbatch, k)
+                                         : stage.forward(activations.take(k), k);
+        if (last) loss_sum += loss(outputs[k], microbatch, total_targets);
+        break;
+      case ActionKind::kSendActivation:
+        activations.send(action, behind, outputs.at(k));
+        break;
+      case ActionKind::kRecvGradient:
+        gradients.recv(action, behind, microbatch, dim);
+        break;
+      case ActionKind::kBackward:
+        input_gradients[k] = stage.backward(last ? outputs.at(k) : gradients.take(k), k);
+        outputs.erase(k);
+        break;
+      case ActionKind::kSendGradient:
+        gradients.send(action, before, input_gradients.at(k));
+        input_gradients.erase(k);
+        break;
+    }
+  }
+  activations.wait_for_sends();
+  gradients.wait_for_sends();
+  return loss_sum;
+}
+
+// Task 5: sends are posted, so nobody ever waits for a receiver; a stage waits only for data, and
+// the plan's passes do not wait for each other in a circle.
+lab::Schedule with_messages(const lab::Schedule& plan) { return with_sends(plan, true); }
+
+// Task 6
+double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                  float learning_rate, double max_gradient_norm, lab::ProcessGroup& pipeline) {
+  const auto wave = static_cast<size_t>(schedule.microbatches);
+  lab::require(!microbatches.empty() && microbatches.size() % wave == 0,
+               "{} microbatches: not a multiple of the {} of the schedule", microbatches.size(),
+               wave);
+  const lab::ActionList& actions = schedule.stages[static_cast<size_t>(pipeline.rank())];
+  int64_t total_targets = 0;
+  for (const lab::TokenBatch& microbatch : microbatches) total_targets += microbatch.target_count();
+
+  stage.zero_gradients();
+  double mean_loss = 0.0;
+  for (size_t first = 0; first < microbatches.size(); first += wave)
+    mean_loss += run_actions(stage, actions, microbatches.subspan(first, wave), loss, total_targets,
+                             pipeline);
+  if (max_gradient_norm > 0.0) lab::clip_gradients(stage, max_gradient_norm, pipeline);
+  optimizer.step(stage.parameters(), stage.gradients(), learning_rate);
+  return mean_loss;
+}
+
+}  // namespace lab05

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# The programs of labs 04 and 05 against lab 01's, as a user starts them: the same losses and the same
+# checkpoint to the last bit, whatever the schedule and the number of stages, also when a run goes on
+# with another number of stages; what cannot be is refused in one line.
+#
+# Usage: programs_test.sh FOLDER_OF_PROGRAMS
+set -euo pipefail
+programs=$(readlink -f -- "$1")
+folder=$(mktemp -d -t pipeline-programs.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+  printf 'failed: %s\n' "$*" >&2
+  exit 1
+}
+
+# run LAB OUT OPTION...: trains a small model with the solution of a lab.
+run() {
+  local program=$programs/lab$1_solution out=$2
+  shift 2
+  "$program" --dim 48 --heads 4 --context 64 --story-tokens 0 --validate-every 0 --threads 1 \
+    --validation-batches 2 --checkpoint-every 0 --decay constant --warmup 0 --cache cache \
+    --out "$out" "$@" >"$out.log" 2>&1 || fail "$out:"$'\n'"$(cat "$out.log")"
+}
+
+# same A B CHECKPOINT: losses and checkpoint of two runs.
+same() {
+  local file
+  cmp <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") \
+    <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") || fail "$1 and $2: other losses"
+  for file in model optimizer; do
+    cmp "$1/$3/$file.safetensors" "$2/$3/$file.safetensors" || fail "$1 and $2: another $file"
+  done
+}
+
+# refused PATTERN COMMAND...: ends with an error code, and one line that says why.
+refused() {
+  local pattern=$1
+  shift
+  if "$@" >refused.log 2>&1; then fail "accepted: $*"; fi
+  (($(wc -l <refused.log) == 1)) || fail "more than a line: $*"$'\n'"$(cat refused.log)"
+  grep -q -- "$pattern" refused.log || fail "not '$pattern':"$'\n'"$(cat refused.log)"
+}
+
+run 01 whole --batch 3 --steps 4
+run 04 stages --ranks 3 --log-every 1 --batch 3 --steps 4 --timeline
+same whole stages checkpoint-000004
+for file in timeline.svg trace.json; do [[ -s stages/$file ]] || fail "no $file"; done
+grep -q 'stage 2 |' stages.log || fail "no grid"
+
+run 01 accumulated --batch 1 --accumulate 4 --steps 6
+run 05 one_f_one_b --ranks 3 --log-every 1 --microbatches 4 --steps 6
+same accumulated one_f_one_b checkpoint-000006
+run 05 gpipe --ranks 2 --log-every 1 --microbatches 4 --schedule gpipe --steps 6
+same accumulated gpipe checkpoint-000006
+run 05 parts --ranks 3 --log-every 1 --microbatches 4 --steps 3
+run 05 parts --resume --ranks 6 --log-every 1 --steps 6
+same accumulated parts checkpoint-000006
+
+lab05=$programs/lab05_solution
+printf 'stages 2 microbatches 2\n0: F0 F1 B0 B1\n1: F0 B0 F1\n' >missing.txt
+printf 'stages 2 microbatches 2\n0: F0 F1 B0 B1\n1: F0 B0 F1 B1 F1\n' >doubled.txt
+refused 'B1 is missing' "$lab05" --ranks 2 --microbatches 2 --schedule missing.txt --out x
+refused 'F1 comes twice' "$lab05" --ranks 2 --microbatches 2 --schedule doubled.txt --out x
+refused 'microbatches' "$lab05" --ranks 2 --microbatches 0 --out x
+refused '7 ranks for 6 layers' "$lab05" --ranks 7 --out x
+refused 'the model has 6' "$lab05" --ranks 2 --split 3,2 --out x
+refused 'say these' "$lab05" --ranks 2 --accumulate 5 --out x
+refused 'contradicts the run' "$lab05" --ranks 2 --microbatches 5 --resume --out parts
+[[ ! -e x ]] || fail "a refused run has left its folder"
+
+# Ranks that disagree say so, each of them, instead of waiting for each other.
+"$lab05" --rank 1 --world-size 2 --store store --dim 48 --heads 4 --microbatches 2 --out y \
+  --cache cache --schedule gpipe >second.log 2>&1 &
+second=$!
+if "$lab05" --rank 0 --world-size 2 --store store --dim 48 --heads 4 --microbatches 2 --out y \
+  --cache cache --schedule 1f1b >first.log 2>&1; then fail "ranks that disagree go on"; fi
+if wait "$second"; then fail "rank 1 goes on"; fi
+for log in first.log second.log; do
+  grep -q 'the ranks disagree about the schedule' "$log" || fail "$log:"$'\n'"$(cat "$log")"
+done
+echo "the programs of labs 04 and 05 agree with lab 01's"
