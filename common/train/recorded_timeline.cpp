@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "common/comm/agreement.h"
 #include "common/tensor/error.h"
 
 namespace lab {
@@ -47,17 +48,44 @@ std::vector<Span> spans_from_json(const nlohmann::json& rows) {
   return spans;
 }
 
-std::string encode(const RankTimeline& rank) {
-  const nlohmann::json json = {
-      {"name", rank.name}, {"spans", to_json(rank.spans)}, {"messages", to_json(rank.messages)}};
+/// What a rank tells rank 0.
+struct Report {
+  RankTimeline timeline;
+  int64_t begin_ns = 0;  // of its window, by its machine's clock
+};
+
+std::string encode(const Report& report) {
+  const nlohmann::json json = {{"name", report.timeline.name},
+                               {"spans", to_json(report.timeline.spans)},
+                               {"messages", to_json(report.timeline.messages)},
+                               {"begin_ns", report.begin_ns}};
   return json.dump();
 }
 
-RankTimeline decode(const std::string& text) {
+Report decode(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text);
-  return {.name = json.at("name"),
-          .spans = spans_from_json(json.at("spans")),
-          .messages = spans_from_json(json.at("messages"))};
+  return {{.name = json.at("name"),
+           .spans = spans_from_json(json.at("spans")),
+           .messages = spans_from_json(json.at("messages"))},
+          json.at("begin_ns")};
+}
+
+void delay(std::vector<Span>& spans, double seconds) {
+  for (Span& span : spans) {
+    span.start += seconds;
+    span.end += seconds;
+  }
+}
+
+/// By one clock: time begins with the earliest window. A rank whose turn on a core came late has
+/// begun late.
+void align(std::vector<Report>& reports) {
+  const int64_t first = std::ranges::min_element(reports, {}, &Report::begin_ns)->begin_ns;
+  for (Report& report : reports) {
+    const double late = 1e-9 * static_cast<double>(report.begin_ns - first);
+    delay(report.timeline.spans, late);
+    delay(report.timeline.messages, late);
+  }
 }
 
 }  // namespace
@@ -131,18 +159,23 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
 std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
                                         const TimeWindow& window) {
   const int own = job.world().rank();
+  const RankEnvironment& environment = job.environment();
+  const bool one_machine = all_true(job.world(), environment.local_rank == environment.rank);
   const auto key = [](int rank) { return fmt::format("timeline/{}", rank); };
-  RankTimeline mine = rank_timeline(job.world().recorder().history(), window);
-  mine.name = name;
+  Report mine{rank_timeline(job.world().recorder().history(), window), window.begin_ns};
+  mine.timeline.name = name;
   if (own != 0) {
     job.store().set(key(own), encode(mine));
     job.world().barrier();  // rank 0 serves the store: nobody may need it when it has gone on
     return std::nullopt;
   }
-  Timeline timeline{.unit = "s", .ranks = {std::move(mine)}};
+  std::vector<Report> reports = {std::move(mine)};
   for (int rank = 1; rank < job.world().size(); ++rank)
-    timeline.ranks.push_back(decode(job.store().get(key(rank), std::chrono::seconds(30))));
+    reports.push_back(decode(job.store().get(key(rank), std::chrono::seconds(30))));
   job.world().barrier();
+  if (one_machine) align(reports);
+  Timeline timeline{.unit = "s", .ranks = {}};
+  for (Report& report : reports) timeline.ranks.push_back(std::move(report.timeline));
   return timeline;
 }
 

@@ -48,10 +48,10 @@ int64_t monotonic_now_ns();
 /// waited for is only among the messages. A message without a microbatch has its tag for one.
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window);
 
-/// The timelines of all ranks on rank 0, nothing on the others. All ranks call it, with windows
-/// that begin at the same moment, just behind a collective for instance; then clocks of several
-/// machines need not agree. `name`: how this rank is called in it. Throws Error if a rank is silent
-/// for 30 s.
+/// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
+/// machine have one clock; the clocks of several machines need not agree: then all windows are
+/// taken to begin at the same moment, as they nearly do just behind a collective. `name`: how this
+/// rank is called in it. Throws Error if a rank is silent for 30 s.
 std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
                                         const TimeWindow& window);
 
