@@ -158,8 +158,9 @@ TEST(Deadlock, NeverWithAllMessagesPosted) {
     Schedule program = with_messages_beside(random_plan(4, 6, random), true);
     for (ActionList& actions : program.stages) {
       for (Action& action : actions) action.posted = is_message(action.kind);
-      std::ranges::stable_partition(
-          actions, [](const Action& action) { return action.posted && !is_send(action.kind); });
+      std::stable_partition(actions.begin(), actions.end(), [](const Action& action) {
+        return action.posted && !is_send(action.kind);
+      });
     }
     ASSERT_EQ(validate(program), std::nullopt) << to_text(program);
   }

@@ -17,7 +17,6 @@ namespace {
 using lab::LlamaStage;
 using lab::ProcessGroup;
 using lab::Tensor;
-using lab::TokenBatch;
 using lab::grading::Parcel;
 
 /// Task 1, for every triple of "layers", "stages" and "head_costs".

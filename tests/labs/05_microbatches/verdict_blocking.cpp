@@ -94,7 +94,8 @@ TEST(Task3, AnyPlan) {
   std::vector<Question> questions;
   for (int stages = 1; stages <= 5; ++stages)
     for (int m = 1; m <= 6; ++m)
-      questions.push_back(random_question({stages, m}, static_cast<uint64_t>(10 * stages + m)));
+      questions.push_back(random_question(
+          {stages, m}, 10 * static_cast<uint64_t>(stages) + static_cast<uint64_t>(m)));
   expect_naive(questions);
 }
 

@@ -12,8 +12,6 @@
 
 namespace lab05 {
 
-using lab::Action;
-using lab::ActionKind;
 using lab::grading::Parcel;
 
 namespace {
@@ -41,9 +39,9 @@ Parts WaveCase::parts() const {
   constexpr int kMost = 8;
   const auto count = static_cast<size_t>(schedule.microbatches);
   lab::require(count <= kMost, "a wave of the tests has at most {} microbatches", kMost);
-  static const Parts kFull(full_microbatches(kMost), kStepTargets);
-  static const Parts kUnequal(unequal_microbatches(kMost), kStepTargets);
-  return (unequal ? kUnequal : kFull).first(count);
+  static const Parts full(full_microbatches(kMost), kStepTargets);
+  static const Parts uneven(unequal_microbatches(kMost), kStepTargets);
+  return (unequal ? uneven : full).first(count);
 }
 
 std::vector<Parcel> WaveCase::inputs() const {

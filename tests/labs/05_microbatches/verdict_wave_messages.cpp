@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
+#include <tuple>
 
 #include "tests/labs/05_microbatches/verdict_wave.h"
 #include "tests/labs/pipeline/tiny_pipeline.h"
@@ -23,7 +23,11 @@ struct Message {
   int tag = 0;
   double bytes = 0;
 
-  auto operator<=>(const Message&) const = default;
+  bool operator==(const Message&) const = default;
+  bool operator<(const Message& other) const {
+    return std::tie(recv, peer, tag, bytes) <
+           std::tie(other.recv, other.peer, other.tag, other.bytes);
+  }
 };
 
 std::vector<Message> messages_of(const Parcel& result) {
@@ -32,7 +36,7 @@ std::vector<Message> messages_of(const Parcel& result) {
   for (size_t i = 0; i + 3 < numbers.size(); i += 4)
     messages.push_back({numbers[i] != 0, static_cast<int>(numbers[i + 1]),
                         static_cast<int>(numbers[i + 2]), numbers[i + 3]});
-  std::ranges::sort(messages);
+  std::sort(messages.begin(), messages.end());
   return messages;
 }
 
@@ -48,7 +52,7 @@ std::vector<Message> messages_in(const WaveCase& c, int rank) {
     messages.push_back(
         {!is_send(action.kind), before ? rank - 1 : rank + 1, action.microbatch, bytes});
   }
-  std::ranges::sort(messages);
+  std::sort(messages.begin(), messages.end());
   return messages;
 }
 

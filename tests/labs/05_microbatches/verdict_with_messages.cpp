@@ -103,7 +103,8 @@ TEST(Task5, AnyPlan) {
   std::vector<Question> questions;
   for (int stages = 2; stages <= 6; ++stages)
     for (int m = 1; m <= 8; ++m)
-      questions.push_back(random_question({stages, m}, static_cast<uint64_t>(100 * stages + m)));
+      questions.push_back(random_question(
+          {stages, m}, 100 * static_cast<uint64_t>(stages) + static_cast<uint64_t>(m)));
   expect_programs(questions);
 }
 
