@@ -28,7 +28,7 @@ Schedule posted_one_f_one_b(const Size& size) {
 /// All recvs at the beginning, in the order in which they were.
 Schedule with_early_recvs(Schedule program) {
   for (lab::ActionList& list : program.stages) {
-    std::ranges::stable_partition(list, [](const lab::Action& action) {
+    std::stable_partition(list.begin(), list.end(), [](const lab::Action& action) {
       return is_message(action.kind) && !is_send(action.kind);
     });
     for (lab::Action& action : list) action.posted = is_message(action.kind);
