@@ -28,14 +28,14 @@ format() {
   echo "format: $(cpp_files | tr -cd '\0' | wc -c) files are in the project's format"
 }
 
-# Of the files on stdin, those that changed since commit $1.
+# Of the files on stdin, those that changed since commit $1; with a header, the source of its name.
 changed_since() {
   local changed
   if ! git -C "$root" rev-parse --verify --quiet "$1^{commit}" >/dev/null; then
     cat
     return
   fi
-  changed=$(git -C "$root" diff --name-only "$1")
+  changed=$(git -C "$root" diff --name-only "$1" | sed -e 'p;s/\.h$/.cpp/')
   grep -Fx -f <(printf '%s\n' "$changed") || true
 }
 

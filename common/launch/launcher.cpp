@@ -97,6 +97,8 @@ class Launch {
     unless_set("OMP_NUM_THREADS", std::to_string(std::max<size_t>(1, cores / ranks_)));
     // Threads that wait in a loop instead of sleeping take the cores from other ranks.
     unless_set("OMP_WAIT_POLICY", "PASSIVE");
+    // Ranks write into a pipe; what comes out may still go to a terminal.
+    if (isatty(STDOUT_FILENO) == 1) unless_set("CLICOLOR_FORCE", "1");
     return environment;
   }
 

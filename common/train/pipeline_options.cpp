@@ -68,6 +68,13 @@ std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
   return spans;
 }
 
+void agree_on_pipeline(Job& job, const std::vector<StageSpan>& spans,
+                       const PipelineOptions& options) {
+  job.agree("stages", describe_stages(spans));
+  job.agree("option log_every", fmt::format("{}", options.log_every));
+  job.agree("option timeline", options.timeline ? "yes" : "no");
+}
+
 std::string describe_stages(const std::vector<StageSpan>& spans) {
   std::string text;
   for (size_t s = 0; s < spans.size(); ++s) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/launch/job.h"
 #include "common/model/config.h"
 
 namespace CLI {
@@ -31,7 +32,12 @@ using SplitFunction = std::vector<StageSpan> (*)(int64_t layers, int stages, dou
 std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
                                      const PipelineOptions& options, SplitFunction split);
 
-/// "0: layers 0-1, embedding | 1: layers 2-3 | 2: layers 4-5, head".
+/// Throws Error on every rank unless all were started with the same stages and options: layers
+/// would be missing or there twice, or ranks would wait for different things.
+void agree_on_pipeline(Job& job, const std::vector<StageSpan>& spans,
+                       const PipelineOptions& options);
+
+/// "0: embedding, layers 0-1 | 1: layers 2-3 | 2: layers 4-5, head".
 std::string describe_stages(const std::vector<StageSpan>& spans);
 
 }  // namespace lab

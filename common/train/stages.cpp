@@ -21,18 +21,17 @@ class Parcelled {
   Tensor tensor = Tensor::empty({2});
 };
 
-double broadcast_number(double number, int root, ProcessGroup& group) {
+}  // namespace
+
+double from_last_stage(double number, ProcessGroup& pipeline) {
   const Parcelled parcel(number);
-  if (group.size() > 1) group.broadcast(parcel.tensor, root);
+  if (pipeline.size() > 1) pipeline.broadcast(parcel.tensor, pipeline.size() - 1);
   return parcel.number();
 }
-
-}  // namespace
 
 double clip_gradients(LlamaStage& stage, double max_norm, ProcessGroup& pipeline) {
   require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive", max_norm);
   const int rank = pipeline.rank();
-  const int last = pipeline.size() - 1;
   double sum = 0.0;
   if (rank > 0) {
     const Parcelled before(0.0);
@@ -41,14 +40,10 @@ double clip_gradients(LlamaStage& stage, double max_norm, ProcessGroup& pipeline
   }
   for (const Parameter& parameter : stage.named_parameters())
     sum += sum_of_squares(parameter.gradient);
-  if (rank < last) pipeline.send(Parcelled(sum).tensor, rank + 1);
-  const double norm = std::sqrt(broadcast_number(sum, last, pipeline));
+  if (rank + 1 < pipeline.size()) pipeline.send(Parcelled(sum).tensor, rank + 1);
+  const double norm = std::sqrt(from_last_stage(sum, pipeline));
   if (norm > max_norm) scale(stage.gradients(), static_cast<float>(max_norm / norm));
   return norm;
-}
-
-double from_last_stage(double number, ProcessGroup& pipeline) {
-  return broadcast_number(number, pipeline.size() - 1, pipeline);
 }
 
 }  // namespace lab

@@ -10,12 +10,16 @@
 
 #include "common/comm/agreement.h"
 #include "common/io/files.h"
+#include "common/io/terminal.h"
 #include "common/pipeline/draw.h"
 #include "common/pipeline/simulate.h"
 #include "common/train/run_folder.h"
 
 namespace lab {
 namespace {
+
+// Of the grid, so that 80 columns hold it behind the launcher's prefix.
+constexpr int kWidth = 75;
 
 double mean_length(const RankTimeline& rank, SpanKind kind) {
   double sum = 0.0;
@@ -77,7 +81,7 @@ void show_timeline(Job& job, const LlamaStage& stage, const TimeWindow& window,
   write_file(folder / "timeline.svg", draw_svg(*timeline, "One training step, as measured"));
   write_file(folder / "trace.json", chrome_trace(*timeline));
   fmt::print("\nThe last step, as measured:\n{}",
-             draw_grid(*timeline, {.color = isatty(STDOUT_FILENO) == 1}));
+             draw_grid(*timeline, {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
   print_idle(*timeline, schedule);
   fmt::print("activations {} at most, by stage\n", activations);
   if (short_of_cores)

@@ -13,7 +13,7 @@ namespace lab {
 namespace {
 
 constexpr const char* kFile = "training.json";
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 }  // namespace
 

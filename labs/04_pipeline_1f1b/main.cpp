@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,7 @@ int train(Job& job, const Options& all_options) {
   config.vocab_size = tokenizer.vocab_size();
   const std::vector<StageSpan> spans =
       choose_stages(config, pipeline.size(), all_options.pipeline, lab04::split);
+  agree_on_pipeline(job, spans, all_options.pipeline);
   LlamaStage stage(config, spans[static_cast<size_t>(pipeline.rank())], Device::kCpu, seed);
   const auto optimizer = make_optimizer(options, stage.parameters().numel(), lab01::adam_update);
 
@@ -113,17 +115,17 @@ int train(Job& job, const Options& all_options) {
   // 3 · Loop. As in lab 02: no rank leaves it alone.
   Stopwatch stopwatch;
   int64_t steps_timed = 0;
-  TimeWindow last_step;
+  std::optional<TimeWindow> last_step;
   bool goes_on = all_true(pipeline, run.goes_on(run.first_step()));
   for (int64_t step = run.first_step(); goes_on; ++step) {
     const TokenBatch batch = data.batch(Split::kTrain, sampler.next(options.batch), length);
 
     // 4 · Gradients. Changed: each rank has those of its own layers, and nothing is averaged.
     // 5 · Loss. Changed: on the last rank.
-    last_step.begin_ns = monotonic_now_ns();
+    const int64_t begin_ns = monotonic_now_ns();
     const double own_loss = lab04::train_step(stage, recorded_optimizer, batch, loss,
                                               learning_rate.at(step), options.clip, pipeline);
-    last_step.end_ns = monotonic_now_ns();
+    last_step = {.begin_ns = begin_ns, .end_ns = monotonic_now_ns()};
     goes_on = all_true(pipeline, run.goes_on(step + 1));
     ++steps_timed;
 
@@ -146,8 +148,8 @@ int train(Job& job, const Options& all_options) {
     steps_timed = 0;
   }
 
-  if (all_options.pipeline.timeline)
-    show_timeline(job, stage, last_step, one_forward_one_backward(pipeline.size()), run.folder());
+  if (all_options.pipeline.timeline && last_step)
+    show_timeline(job, stage, *last_step, one_forward_one_backward(pipeline.size()), run.folder());
   const int exit_code = run.finish();
   if (exit_code == 0 && first_rank && options.story_tokens > 0)
     tell_story(load_model(find_checkpoint(run.folder())), tokenizer, options);

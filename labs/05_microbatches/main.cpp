@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
 #include "common/io/files.h"
+#include "common/io/terminal.h"
 #include "common/launch/job.h"
 #include "common/launch/launcher.h"
 #include "common/launch/rank_environment.h"
@@ -156,7 +158,7 @@ int show_simulation(const Options& options) {
   const Timeline timeline = simulate(
       schedule,
       {{.forward = costs[0], .backward = costs[1], .message = costs.size() > 2 ? costs[2] : 0.0}});
-  fmt::print("{}", draw_grid(timeline, {.color = isatty(STDOUT_FILENO) == 1}));
+  fmt::print("{}", draw_grid(timeline, {.color = wants_color(STDOUT_FILENO)}));
   fmt::print("idle by theory, (p-1)/(m+p-1): {:.1f} %\n",
              100 * ideal_bubble(schedule.stage_count(), schedule.microbatches));
   if (!options.svg.empty()) write_file(options.svg, draw_svg(timeline));
@@ -188,6 +190,7 @@ int train(Job& job, const Options& all_options) {
   config.vocab_size = tokenizer.vocab_size();
   const std::vector<StageSpan> spans =
       choose_stages(config, pipeline.size(), all_options.pipeline, lab04::split);
+  agree_on_pipeline(job, spans, all_options.pipeline);
   LlamaStage stage(config, spans[static_cast<size_t>(pipeline.rank())], Device::kCpu, seed);
   const auto optimizer = make_optimizer(options, stage.parameters().numel(), lab01::adam_update);
 
@@ -214,7 +217,7 @@ int train(Job& job, const Options& all_options) {
   // 3 · Loop. As in lab 02: no rank leaves it alone.
   Stopwatch stopwatch;
   int64_t steps_timed = 0;
-  TimeWindow last_step;
+  std::optional<TimeWindow> last_step;
   bool goes_on = all_true(pipeline, run.goes_on(run.first_step()));
   for (int64_t step = run.first_step(); goes_on; ++step) {
     std::vector<TokenBatch> microbatches;
@@ -223,10 +226,10 @@ int train(Job& job, const Options& all_options) {
 
     // 4 · Gradients. Changed: accumulated over microbatches that are under way at the same time.
     // 5 · Loss. As in lab 04: on the last rank.
-    last_step.begin_ns = monotonic_now_ns();
+    const int64_t begin_ns = monotonic_now_ns();
     const double own_loss = lab05::train_step(stage, recorded_optimizer, schedule, microbatches,
                                               loss, learning_rate.at(step), options.clip, pipeline);
-    last_step.end_ns = monotonic_now_ns();
+    last_step = {.begin_ns = begin_ns, .end_ns = monotonic_now_ns()};
     goes_on = all_true(pipeline, run.goes_on(step + 1));
     ++steps_timed;
 
@@ -250,7 +253,8 @@ int train(Job& job, const Options& all_options) {
     steps_timed = 0;
   }
 
-  if (all_options.pipeline.timeline) show_timeline(job, stage, last_step, schedule, run.folder());
+  if (all_options.pipeline.timeline && last_step)
+    show_timeline(job, stage, *last_step, schedule, run.folder());
   const int exit_code = run.finish();
   if (exit_code == 0 && first_rank && options.story_tokens > 0)
     tell_story(load_model(find_checkpoint(run.folder())), tokenizer, options);

@@ -70,14 +70,23 @@ refused 'say these' "$lab05" --ranks 2 --accumulate 5 --out x
 refused 'contradicts the run' "$lab05" --ranks 2 --microbatches 5 --resume --out parts
 [[ ! -e x ]] || fail "a refused run has left its folder"
 
-# Ranks that disagree say so, each of them, instead of waiting for each other.
-"$lab05" --rank 1 --world-size 2 --store store --dim 48 --heads 4 --microbatches 2 --out y \
-  --cache cache --schedule gpipe >second.log 2>&1 &
-second=$!
-if "$lab05" --rank 0 --world-size 2 --store store --dim 48 --heads 4 --microbatches 2 --out y \
-  --cache cache --schedule 1f1b >first.log 2>&1; then fail "ranks that disagree go on"; fi
-if wait "$second"; then fail "rank 1 goes on"; fi
-for log in first.log second.log; do
-  grep -q 'the ranks disagree about the schedule' "$log" || fail "$log:"$'\n'"$(cat "$log")"
-done
+# disagree WHAT OPTION VALUE VALUE: two ranks with different values of an option say so, each of them,
+# instead of waiting for each other or training parts that do not fit together.
+disagree() {
+  local first second log
+  local common=("$lab05" --world-size 2 --store "store-${2#--}" --dim 48 --heads 4
+    --microbatches 2 --out y --cache cache)
+  "${common[@]}" --rank 1 "$2" "$4" >second.log 2>&1 &
+  second=$!
+  first=0
+  "${common[@]}" --rank 0 "$2" "$3" >first.log 2>&1 || first=$?
+  if wait "$second" || ((first == 0)); then fail "ranks that disagree about $1 go on"; fi
+  for log in first.log second.log; do
+    grep -q "the ranks disagree about $1" "$log" || fail "$log:"$'\n'"$(cat "$log")"
+  done
+}
+
+disagree 'the schedule' --schedule 1f1b gpipe
+disagree 'the stages' --split 3,3 2,4
+disagree 'the option log_every' --log-every 5 6
 echo "the programs of labs 04 and 05 agree with lab 01's"
