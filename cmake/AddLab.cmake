@@ -3,12 +3,15 @@
 # An *implementation* is one single_gpu.cpp: the student's, the solution's, a mutant's. Each is
 # compiled once (lab01_code_IMPLEMENTATION) and linked into the lab's programs:
 #   lab01_IMPLEMENTATION             the program of labs/01_single_gpu/main.cpp (student, solution)
+#   lab06_mine                       that of the student, with the student's earlier labs as well
 #   lab01_rank_IMPLEMENTATION        the rank program of tests/labs/01_single_gpu/rank.cpp
-#   lab01_rank_IMPLEMENTATION_given  the same with given.cpp, if there is one: correct functions in
+#   lab01_rank_IMPLEMENTATION_given  the same with given*.cpp, if there is one: correct functions in
 #                                    the place of the implementation's weak ones
+#   ..._partly_given                 the same with partly_given*.cpp: of some of them, for a lab in
+#                                    which a function builds on another that builds on a third
 # What follows BUILDS_ON are labs whose functions this one calls: add_lab(03 name BUILDS_ON 01 02).
-# They come from the solutions, or, with -DLAB_BUILD_ON=mine, from the student's own files; graded is
-# with the solutions' in any case.
+# They come from the solutions, for the tests and for the programs; in labNN_mine alone from the
+# student's own files.
 #
 # add_lab(00 warmup UNGRADED) has the programs only.
 #
@@ -26,9 +29,6 @@ include(BuildTest)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-set(LAB_BUILD_ON solution CACHE STRING "Whose earlier labs a lab's program uses: solution or mine")
-set_property(CACHE LAB_BUILD_ON PROPERTY STRINGS solution mine)
-
 function(add_lab number name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "UNGRADED" "" "BUILDS_ON")
   set(lab lab${number})
@@ -36,16 +36,12 @@ function(add_lab number name)
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
   set(starter labs/${folder}/${name}.cpp)
 
-  # The code of the labs that it builds on, for tests and for the programs.
+  # The code of the labs that it builds on.
   add_library(${lab}_base INTERFACE)
-  add_library(${lab}_program_base INTERFACE)
+  add_library(${lab}_base_mine INTERFACE)
   foreach(base IN LISTS arg_BUILDS_ON)
     lab_use_code(${lab}_base lab${base}_code_solution)
-    if(LAB_BUILD_ON STREQUAL "mine")
-      lab_use_code(${lab}_program_base lab${base}_code_student)
-    else()
-      lab_use_code(${lab}_program_base lab${base}_code_solution)
-    endif()
+    lab_use_code(${lab}_base_mine lab${base}_code_student)
   endforeach()
 
   if(arg_UNGRADED)
@@ -59,9 +55,11 @@ function(add_lab number name)
   lab_add_implementation(${lab} ${folder} student ${CMAKE_SOURCE_DIR}/${starter})
   target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
   target_compile_options(${lab}_code_student PRIVATE -Wall)
-  lab_add_program(${lab} ${folder} solution)
-  lab_add_program(${lab} ${folder} student)
-  set_target_properties(${lab}_student PROPERTIES EXCLUDE_FROM_ALL ON)
+  lab_add_program(${lab} ${folder} solution CODE solution BASE ${lab}_base)
+  lab_add_program(${lab} ${folder} student CODE student BASE ${lab}_base)
+  if(arg_BUILDS_ON)
+    lab_add_program(${lab} ${folder} mine CODE student BASE ${lab}_base_mine)
+  endif()
 
   # Nothing of a lab can be tested without these.
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
@@ -97,9 +95,8 @@ function(lab_add_ungraded lab number folder name)
     add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL
                 ${CMAKE_SOURCE_DIR}/${place}/${folder}/${name}.cpp)
     target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
-    lab_add_program(${lab} ${folder} ${implementation})
+    lab_add_program(${lab} ${folder} ${implementation} CODE ${implementation} BASE ${lab}_base)
   endforeach()
-  set_target_properties(${lab}_student PROPERTIES EXCLUDE_FROM_ALL ON)
   target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
   target_compile_options(${lab}_code_student PRIVATE -Wall)
 
@@ -133,12 +130,12 @@ function(lab_read_tasks folder result)
   set(${result} "${tasks}" PARENT_SCOPE)
 endfunction()
 
-# The test sources of a lab, compiled once for all implementations: rank*.cpp, given*.cpp and
-# verdict*.cpp of tests/labs/FOLDER, and helpers under any other name.
+# The test sources of a lab, compiled once for all implementations: rank*.cpp, given*.cpp,
+# partly_given*.cpp and verdict*.cpp of tests/labs/FOLDER, and helpers under any other name.
 function(lab_add_test_sources lab folder)
   set(tests ${CMAKE_SOURCE_DIR}/tests/labs)
   file(GLOB sources CONFIGURE_DEPENDS ${tests}/${folder}/*.cpp)
-  foreach(kind IN ITEMS rank given verdict)
+  foreach(kind IN ITEMS rank given partly_given verdict)
     set(${kind}_sources ${sources})
     list(FILTER ${kind}_sources INCLUDE REGEX "/${kind}[^/]*$")
     list(REMOVE_ITEM sources ${${kind}_sources})
@@ -150,7 +147,7 @@ function(lab_add_test_sources lab folder)
   else()
     add_library(${lab}_test_helpers INTERFACE)
   endif()
-  foreach(kind IN ITEMS rank given)
+  foreach(kind IN ITEMS rank given partly_given)
     if(${kind}_sources)
       add_library(${lab}_test_${kind} OBJECT EXCLUDE_FROM_ALL ${${kind}_sources})
       target_link_libraries(${lab}_test_${kind} PUBLIC lab_grading PRIVATE lab_warnings)
@@ -171,11 +168,13 @@ function(lab_add_implementation lab folder implementation source)
   set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>)
   set(programs ${lab}_rank_${implementation})
   add_executable(${lab}_rank_${implementation} EXCLUDE_FROM_ALL ${objects})
-  if(TARGET ${lab}_test_given)
-    list(APPEND programs ${lab}_rank_${implementation}_given)
-    add_executable(${lab}_rank_${implementation}_given EXCLUDE_FROM_ALL
-                   ${objects} $<TARGET_OBJECTS:${lab}_test_given>)
-  endif()
+  foreach(given IN ITEMS given partly_given)
+    if(TARGET ${lab}_test_${given})
+      list(APPEND programs ${lab}_rank_${implementation}_${given})
+      add_executable(${lab}_rank_${implementation}_${given} EXCLUDE_FROM_ALL
+                     ${objects} $<TARGET_OBJECTS:${lab}_test_${given}>)
+    endif()
+  endforeach()
   foreach(program IN LISTS programs)
     target_link_libraries(${program} PRIVATE ${lab}_test_helpers ${lab}_base lab_grading)
     set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
@@ -183,17 +182,25 @@ function(lab_add_implementation lab folder implementation source)
   add_custom_target(${lab}_ranks_${implementation} DEPENDS ${programs})
 endfunction()
 
-# The program of a lab, for what one sees when it runs.
-function(lab_add_program lab folder implementation)
+# LAB_NAME, the program of a lab, for what one sees when it runs.
+function(lab_add_program lab folder name)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "CODE;BASE" "")
   if(NOT TARGET ${lab}_main)
     add_library(${lab}_main OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/labs/${folder}/main.cpp)
     target_link_libraries(${lab}_main PUBLIC lab_common CLI11::CLI11 nlohmann_json::nlohmann_json
                                       PRIVATE lab_warnings)
   endif()
-  add_executable(${lab}_${implementation} $<TARGET_OBJECTS:${lab}_main>
-                                          $<TARGET_OBJECTS:${lab}_code_${implementation}>)
-  target_link_libraries(${lab}_${implementation} PRIVATE ${lab}_program_base lab_common)
-  set_target_properties(${lab}_${implementation} PROPERTIES LINKER_LANGUAGE CXX)
+  # A student's code is built on request only.
+  set(on_request "")
+  if(NOT arg_CODE STREQUAL "solution")
+    set(on_request EXCLUDE_FROM_ALL)
+  endif()
+  add_executable(${lab}_${name} ${on_request} $<TARGET_OBJECTS:${lab}_main>
+                 $<TARGET_OBJECTS:${lab}_code_${arg_CODE}>
+                 ${CMAKE_SOURCE_DIR}/common/programs/whose_labs.cpp)
+  target_compile_definitions(${lab}_${name} PRIVATE LAB_WHOSE="${name}")
+  target_link_libraries(${lab}_${name} PRIVATE ${arg_BASE} lab_common)
+  set_target_properties(${lab}_${name} PROPERTIES LINKER_LANGUAGE CXX)
 endfunction()
 
 # One entry per task, PREFIX.TASK, and PREFIX.score behind them.

@@ -70,6 +70,8 @@ SimulationOptions options_from(const std::string& text, int ranks) {
                             .shuffle_ranks = json.at("shuffle_ranks")};
   if (json.contains("death"))
     options.death = {.rank = json["death"].at(0), .operation = json["death"].at(1)};
+  if (json.contains("slow_link"))
+    options.slow_link = {.from = json["slow_link"].at(0), .to = json["slow_link"].at(1)};
   return options;
 }
 
@@ -134,6 +136,7 @@ std::string to_text(const SimulationOptions& options) {
                       {"max_delay", options.max_delay},
                       {"shuffle_ranks", options.shuffle_ranks}};
   if (options.death) json["death"] = {options.death->rank, options.death->operation};
+  if (options.slow_link) json["slow_link"] = {options.slow_link->from, options.slow_link->to};
   return json.dump();
 }
 

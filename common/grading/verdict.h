@@ -22,8 +22,9 @@ void expect(double got, const Expected& expected);
 
 /// Which functions the rank program calls where one task builds on another.
 enum class Functions {
-  kOwn,    // the implementation's
-  kGiven,  // correct ones of the lab's tests (tests/labs/FOLDER/given.cpp), in their place
+  kOwn,          // the implementation's
+  kGiven,        // correct ones of the lab's tests (tests/labs/FOLDER/given.cpp), in their place
+  kPartlyGiven,  // some of them (partly_given.cpp)
 };
 
 /// Runs a scenario of the implementation that is being judged, one rank per input. Ends the test as

@@ -83,8 +83,15 @@ std::vector<Parcel> results_of(std::vector<RankResult> ranks) {
 }
 
 std::filesystem::path program_with(Functions functions) {
-  return functions == Functions::kOwn ? settings().rank_program()
-                                      : settings().rank_program_with_given();
+  switch (functions) {
+    case Functions::kOwn:
+      break;
+    case Functions::kGiven:
+      return settings().rank_program("_given");
+    case Functions::kPartlyGiven:
+      return settings().rank_program("_partly_given");
+  }
+  return settings().rank_program();
 }
 
 RankJob group_job(const std::filesystem::path& program, const std::string& scenario,
@@ -156,12 +163,8 @@ class Collector final : public testing::EmptyTestEventListener {
 
 }  // namespace
 
-std::filesystem::path VerdictSettings::rank_program() const {
-  return programs / fmt::format("lab{}_rank_{}", points.number, implementation);
-}
-
-std::filesystem::path VerdictSettings::rank_program_with_given() const {
-  return rank_program().string() + "_given";
+std::filesystem::path VerdictSettings::rank_program(const std::string& variant) const {
+  return programs / fmt::format("lab{}_rank_{}{}", points.number, implementation, variant);
 }
 
 std::filesystem::path VerdictSettings::solution_program() const {

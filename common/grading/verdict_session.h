@@ -17,8 +17,8 @@ struct VerdictSettings {
   std::filesystem::path programs;  // the folder of labNN_rank_IMPLEMENTATION
   std::string implementation;      // "student", "solution", a mutant's name
 
-  std::filesystem::path rank_program() const;
-  std::filesystem::path rank_program_with_given() const;
+  /// `variant`: "", "_given" or "_partly_given", as cmake/AddLab.cmake names them.
+  std::filesystem::path rank_program(const std::string& variant = "") const;
   std::filesystem::path solution_program() const;
 };
 

@@ -161,6 +161,49 @@ TEST(Simulation, DelaysExposeMissingWaits) {
   EXPECT_GE(overwritten, 1);
 }
 
+// Whoever waits for the slow link goes on last; whoever does not, does not notice it. A message in
+// the other direction is as fast as ever.
+TEST(Simulation, ASlowLinkDeliversWhenNobodyElseCanGoOn) {
+  std::vector<int> order;
+  const auto body = [&](ProcessGroup& world) {
+    const int rank = world.rank();
+    if (rank == 0) {
+      Work slow = world.isend(tensor_of(0, 1), 1);
+      world.recv(blank(1), 1);
+      order.push_back(0);
+      slow.wait();
+    } else if (rank == 1) {
+      const Tensor received = blank(1);
+      Work slow = world.irecv(received, 0);
+      world.send(blank(1), 0);
+      slow.wait();
+      EXPECT_EQ(contents(received), numbers_of(0, 1));
+      order.push_back(1);
+    } else {
+      for (int round = 0; round < 50; ++round) {
+        if (rank == 2) world.send(blank(1), 3);
+        if (rank == 3) world.recv(blank(1), 2);
+      }
+      order.push_back(rank);
+    }
+  };
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    order.clear();
+    const auto report = simulate({.ranks = 4,
+                                  .seed = seed,
+                                  .max_delay = 5,
+                                  .shuffle_ranks = true,
+                                  .slow_link = {{.from = 0, .to = 1}}},
+                                 body);
+    ASSERT_TRUE(report.succeeded()) << explain(report);
+    ASSERT_EQ(order.size(), 4U);
+    EXPECT_EQ(order.back(), 1) << "seed " << seed;
+    const auto last = [&](size_t rank) { return report.history[rank].back(); };
+    EXPECT_GT(last(1).done_ns, last(2).done_ns);
+    EXPECT_GT(last(1).done_ns, last(3).done_ns);
+  }
+}
+
 TEST(Simulation, TimeIsSimulated) {
   const auto report = simulate({.ranks = 2}, [](ProcessGroup& world) {
     if (world.rank() == 0) world.send(blank(1), 1);

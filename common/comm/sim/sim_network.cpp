@@ -6,6 +6,12 @@
 #include "common/tensor/error.h"
 
 namespace lab {
+namespace {
+
+// Steps of simulated time: more than any test's program takes.
+constexpr int64_t kSlowLinkDelay = 1'000'000'000;
+
+}  // namespace
 
 void SimPost::abandon() {
   if (done) return;
@@ -70,7 +76,7 @@ void SimNetwork::collective(int rank, const Meeting& meeting, int members, int m
               "simulated network: the parts of a collective differ in size");
     combine(gathering->parts);
     for (size_t i = 0; i < gathering->done.size(); ++i)
-      deliver_later([gathering, i] { gathering->done[i] = true; });
+      deliver_later([gathering, i] { gathering->done[i] = true; }, delay());
     deliver_due();
   }
   const auto done = [&]() -> bool { return gathering->done[static_cast<size_t>(member)]; };
@@ -119,7 +125,7 @@ void SimNetwork::match(const Address& address) {
   if (channel.sends.empty() && channel.recvs.empty()) channels_.erase(found);
   require(send->source.size() == recv->target.size(),
           "simulated network: the two sides of a message differ in size");
-  deliver_later([this, send, recv] { deliver(*send, *recv); });
+  deliver_later([this, send, recv] { deliver(*send, *recv); }, delay(address));
   deliver_due();
 }
 
@@ -130,10 +136,20 @@ void SimNetwork::deliver(SimPost& send, SimPost& recv) const {
   send.done = recv.done = true;
 }
 
-void SimNetwork::deliver_later(std::function<void()> delivery) {
+void SimNetwork::deliver_later(std::function<void()> delivery, int64_t delay) {
+  deliveries_.emplace(now_ + delay, std::move(delivery));
+}
+
+int64_t SimNetwork::delay() {
   const auto choices = static_cast<uint64_t>(options_.max_delay) + 1;
-  const int64_t due = now_ + static_cast<int64_t>(random_() % choices);
-  deliveries_.emplace(due, std::move(delivery));
+  return static_cast<int64_t>(random_() % choices);
+}
+
+// The clock gets there only when all ranks wait, and no other message is on its way.
+int64_t SimNetwork::delay(const Address& address) {
+  const auto& slow = options_.slow_link;
+  const bool is_slow = slow && slow->from == address.from && slow->to == address.to;
+  return delay() + (is_slow ? kSlowLinkDelay : 0);
 }
 
 void SimNetwork::deliver_due() {

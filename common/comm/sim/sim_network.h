@@ -103,7 +103,9 @@ class SimNetwork {
   void check_alive(int rank) const;
   void match(const Address& address);
   void deliver(SimPost& send, SimPost& recv) const;
-  void deliver_later(std::function<void()> delivery);
+  void deliver_later(std::function<void()> delivery, int64_t delay);
+  int64_t delay();
+  int64_t delay(const Address& address);
   void deliver_due();
 
   const SimulationOptions options_;

@@ -28,6 +28,13 @@ struct SimulationOptions {
   int max_delay = 0;
   /// Which rank runs next when several could: the lowest (false), or drawn from the seed.
   bool shuffle_ranks = false;
+  /// Messages from one rank to another arrive as late as can be: when nobody else can go on. What
+  /// others do before then, did not wait for them.
+  struct SlowLink {
+    int from = 0;
+    int to = 0;
+  };
+  std::optional<SlowLink> slow_link = {};
   /// This rank dies when it posts its n-th operation (from 1): message or collective.
   struct Death {
     int rank = 0;
