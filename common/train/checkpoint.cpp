@@ -8,6 +8,7 @@
 #include "common/io/safetensors.h"
 #include "common/tensor/error.h"
 #include "common/train/checkpoint_folder.h"
+#include "common/train/checkpoint_tensors.h"
 #include "common/train/config_json.h"
 
 namespace lab {
@@ -16,8 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
-constexpr const char* kModel = "model.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kTokenizer = "tokenizer.model";
 
 // Tensors of foreign files that this model computes itself.
@@ -25,49 +24,61 @@ bool can_be_ignored(const std::string& name, const LlamaConfig& config) {
   return name.ends_with(".rotary_emb.inv_freq") || (config.tied_head && name == "lm_head.weight");
 }
 
-// Copies a file's tensors into `targets`, those of a stage. Of a whole model the names must be the
+// Copies a set of tensors into `targets`, those of a stage. Of a whole model the names must be the
 // same on both sides.
-void copy_all(const Safetensors& file, const std::vector<NamedTensor>& targets,
+void copy_all(CheckpointTensors& source, const std::vector<NamedTensor>& targets,
               const LlamaStage& stage) {
-  const LlamaConfig& config = stage.config();
   std::set<std::string> expected;
   for (const auto& [name, target] : targets) {
-    target.copy_from(file.at(name, target.shape()));
+    source.copy_to(name, target);
     expected.insert(name);
   }
-  if (stage.span() != StageSpan::whole(config)) return;  // the others are other stages'
-  for (const auto& [name, tensor] : file.tensors)
-    require(expected.contains(name) || can_be_ignored(name, config),
+  if (stage.span() != StageSpan::whole(stage.config())) return;  // the others are other stages'
+  for (const std::string& name : source.names())
+    require(expected.contains(name) || can_be_ignored(name, stage.config()),
             "{}: tensor \"{}\" does not belong to a model of this kind and size",
-            file.path.string(), name);
+            source.path().string(), name);
 }
 
 // Refuses a config.json that asks for far more memory than the weights fill, before it is taken.
-void check_size(const LlamaConfig& config, const Safetensors& file) {
-  double held = 0.0;
-  for (const auto& [name, tensor] : file.tensors) held += static_cast<double>(tensor.numel());
-  const auto dim = static_cast<double>(config.dim);
-  const auto kv_dim = static_cast<double>(config.kv_heads * config.head_dim());
-  const auto per_layer =
-      2 * dim * (dim + kv_dim) + 3 * dim * static_cast<double>(config.hidden_dim);
-  const double described =
-      static_cast<double>(config.layers) * per_layer + static_cast<double>(config.vocab_size) * dim;
+void check_size(const LlamaConfig& config, CheckpointTensors& source) {
+  const double held = source.count();
+  const auto described = static_cast<double>(parameter_count(config));
   require(described < 4.0 * held + 1e6,
-          "{}: holds {:.0f} weights, but {} describes a model of {:.0f}", file.path.string(), held,
-          kConfig, described);
+          "{}: holds {:.0f} weights, but {} describes a model of {:.0f}", source.path().string(),
+          held, kConfig, described);
+}
+
+// All groups but the first, the weights.
+std::vector<NamedTensor> optimizer_tensors(const std::vector<SavedGroup>& groups) {
+  std::vector<NamedTensor> tensors;
+  for (size_t i = 1; i < groups.size(); ++i)
+    tensors.insert(tensors.end(), groups[i].tensors.begin(), groups[i].tensors.end());
+  return tensors;
 }
 
 }  // namespace
 
+void write_tensors(const fs::path& file, const std::string& set,
+                   const std::vector<NamedTensor>& tensors) {
+  // transformers insists on the entry "format".
+  write_safetensors(file, tensors, set == kModelSet ? Metadata{{"format", "pt"}} : Metadata{});
+}
+
+void write_other_files(const fs::path& folder, const TrainingState& state,
+                       const LlamaConfig& config, const TokenizerCopy& tokenizer) {
+  write_file(folder / kConfig, config_to_json(config, tokenizer.bos, tokenizer.eos));
+  write_file(folder / kTokenizer, tokenizer.file);
+  save_training_state(folder, state);
+}
+
 fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const LlamaConfig& config,
-                         const SavedTensors& tensors, const TokenizerCopy& tokenizer) {
+                         const std::vector<SavedGroup>& groups, const TokenizerCopy& tokenizer) {
   return publish_checkpoint(run, state.step, [&](const fs::path& folder) {
-    write_file(folder / kConfig, config_to_json(config, tokenizer.bos, tokenizer.eos));
-    // transformers insists on the entry "format".
-    write_safetensors(folder / kModel, tensors.model, {{"format", "pt"}});
-    write_safetensors(folder / kOptimizer, tensors.optimizer);
-    write_file(folder / kTokenizer, tokenizer.file);
-    save_training_state(folder, state);
+    write_other_files(folder, state, config, tokenizer);
+    write_tensors(folder / part_name(kModelSet, 0, 1), kModelSet, groups.at(0).tensors);
+    write_tensors(folder / part_name(kOptimizerSet, 0, 1), kOptimizerSet,
+                  optimizer_tensors(groups));
   });
 }
 
@@ -75,30 +86,26 @@ LlamaStage load_model(const fs::path& checkpoint) {
   std::error_code ignored;
   require(fs::exists(checkpoint / kConfig, ignored), "{}: no checkpoint, it has no {}",
           checkpoint.string(), kConfig);
-  require(!fs::exists(checkpoint / "model.safetensors.index.json", ignored) ||
-              fs::exists(checkpoint / kModel, ignored),
-          "{}: weights in several files cannot be read; save them as one {}", checkpoint.string(),
-          kModel);
-  require(fs::exists(checkpoint / kModel, ignored), "{} is missing",
-          (checkpoint / kModel).string());
-  verify_checkpoint(checkpoint, {kConfig, kModel});
+  verify_checkpoint(checkpoint, {kConfig});
   const LlamaConfig config = read_config_json(checkpoint / kConfig);
-  const Safetensors file = read_safetensors(checkpoint / kModel);
-  check_size(config, file);
+  CheckpointTensors source(checkpoint, kModelSet);
+  check_size(config, source);
   LlamaStage model(config, StageSpan::whole(config), Device::kCpu, /*seed=*/0);
-  copy_all(file, saved_tensors(model, Sgd()).model, model);
+  copy_all(source, saved_tensors(model, Sgd())[0].tensors, model);
   return model;
 }
 
 void load_for_training(const fs::path& checkpoint, LlamaStage& model, Optimizer& optimizer) {
-  verify_checkpoint(checkpoint);
+  verify_checkpoint(checkpoint, {kConfig});
   const LlamaConfig config = read_config_json(checkpoint / kConfig);
   require(config == model.config(),
           "{}: describes a model of another size than the options of this run",
           (checkpoint / kConfig).string());
-  const SavedTensors tensors = saved_tensors(model, optimizer);
-  copy_all(read_safetensors(checkpoint / kModel), tensors.model, model);
-  copy_all(read_safetensors(checkpoint / kOptimizer), tensors.optimizer, model);
+  const std::vector<SavedGroup> groups = saved_tensors(model, optimizer);
+  CheckpointTensors weights(checkpoint, kModelSet);
+  copy_all(weights, groups[0].tensors, model);
+  CheckpointTensors state(checkpoint, kOptimizerSet);
+  copy_all(state, optimizer_tensors(groups), model);
 }
 
 }  // namespace lab

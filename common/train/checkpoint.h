@@ -7,10 +7,13 @@
 //     optimizer.safetensors   the optimizer's state: exp_avg.<name of weight>, ...
 //     training.json           TrainingState
 //     checksums.json          XXH3 of all the others
+//
+// Where several ranks hold the model, weights and optimizer lie in parts: see checkpoint_parts.h.
 #pragma once
 
 #include <filesystem>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
@@ -27,20 +30,29 @@ struct TokenizerCopy {
 };
 
 /// Writes checkpoint `state.step` of a run, all or nothing, and removes the one before the last.
-/// Returns its folder. Throws Error (disk full, read-only, ...); older checkpoints stay as they
-/// are.
+/// `groups` are those of the whole model. Returns its folder. Throws Error (disk full, read-only,
+/// ...); older checkpoints stay as they are.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingState& state,
-                                      const LlamaConfig& config, const SavedTensors& tensors,
+                                      const LlamaConfig& config,
+                                      const std::vector<SavedGroup>& groups,
                                       const TokenizerCopy& tokenizer);
 
 /// Opens a model for inference: a checkpoint of ours, or any folder with config.json and
-/// model.safetensors of a LLaMA without the features that `read_config_json` refuses. Throws Error
-/// naming file and tensor: missing, damaged, of another shape, superfluous.
+/// model.safetensors, or its parts and their index, of a LLaMA without the features that
+/// `read_config_json` refuses. Throws Error naming file and tensor: missing, damaged, of another
+/// shape, superfluous.
 LlamaStage load_model(const std::filesystem::path& checkpoint);
 
-/// Fills model and optimizer from a checkpoint of ours, every file verified; `model` may be one
-/// stage of it. Throws Error if the model is of another size or the optimizer of another kind.
+/// Fills model and optimizer from a checkpoint of ours, whatever the number of its parts; `model`
+/// may be one stage of it. Only the files that hold its tensors are read; each is verified. Throws
+/// Error if the model is of another size or the optimizer of another kind.
 void load_for_training(const std::filesystem::path& checkpoint, LlamaStage& model,
                        Optimizer& optimizer);
+
+/// The parts of saving: one file of tensors of a set; and all files that hold no tensors.
+void write_tensors(const std::filesystem::path& file, const std::string& set,
+                   const std::vector<NamedTensor>& tensors);
+void write_other_files(const std::filesystem::path& folder, const TrainingState& state,
+                       const LlamaConfig& config, const TokenizerCopy& tokenizer);
 
 }  // namespace lab

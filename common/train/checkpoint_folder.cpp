@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "common/io/files.h"
 #include "common/tensor/error.h"
@@ -37,10 +39,16 @@ std::string short_name(const fs::path& checkpoint, const std::string& file) {
   return (checkpoint.filename() / file).string();
 }
 
-void write_checksums(const fs::path& folder) {
+void write_checksums(const fs::path& folder, Checksums known) {
   Json files = Json::object();
-  for (const auto& entry : fs::directory_iterator(folder))
-    files[entry.path().filename().string()] = to_hex(checksum(MappedFile(entry.path()).bytes()));
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const auto found = known.find(name);
+    files[name] = to_hex(found != known.end() ? found->second : file_checksum(entry.path()));
+    if (found != known.end()) known.erase(found);
+  }
+  for (const auto& [name, value] : known)
+    fail("{}: {} was written by another process, but cannot be seen here", folder.string(), name);
   const std::string listing = files.dump();
   const Json json = {{"algorithm", "XXH3-64"},
                      {"files", files},
@@ -65,15 +73,6 @@ Json read_checksums(const fs::path& checkpoint) {
     fail("{} is damaged: a checksum is not a number", name);
   }
 }
-
-// Removes a folder when its scope ends, unless it has been renamed by then.
-struct TemporaryFolder {
-  fs::path path;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
 
 fs::path temporary_name(const fs::path& run, int64_t step, const char* kind) {
   return run / fmt::format(".{}.{}-{}", checkpoint_name(step), kind, getpid());
@@ -121,34 +120,60 @@ fs::path find_checkpoint(const fs::path& folder) {
   return checkpoints.back();
 }
 
-fs::path publish_checkpoint(const fs::path& run, int64_t step,
-                            const std::function<void(const fs::path& folder)>& fill) {
-  const TemporaryFolder temporary{temporary_name(run, step, "unfinished")};
+UnfinishedCheckpoint::UnfinishedCheckpoint(fs::path run, int64_t step)
+    : run_(std::move(run)), step_(step), folder_(temporary_name(run_, step, "unfinished")) {
   std::error_code error;
-  fs::create_directories(temporary.path, error);
-  require(!error, "cannot create {}: {}", temporary.path.string(), error.message());
-  fill(temporary.path);
-  write_checksums(temporary.path);
-  sync_folder(temporary.path);
+  fs::create_directories(folder_, error);
+  require(!error, "cannot create {}: {}", folder_.string(), error.message());
+}
 
-  const fs::path target = run / checkpoint_name(step);
-  const TemporaryFolder replaced{temporary_name(run, step, "replaced")};
-  if (fs::exists(target, error)) rename_folder(target, replaced.path);
-  rename_folder(temporary.path, target);
-  sync_folder(run);
-  remove_old_checkpoints(run, step);
+UnfinishedCheckpoint::~UnfinishedCheckpoint() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);  // if published, there is nothing under this name
+}
+
+fs::path UnfinishedCheckpoint::publish(Checksums known) {
+  write_checksums(folder_, std::move(known));
+  sync_folder(folder_);
+  const fs::path target = run_ / checkpoint_name(step_);
+  const fs::path replaced = temporary_name(run_, step_, "replaced");
+  std::error_code error;
+  if (fs::exists(target, error)) rename_folder(target, replaced);
+  try {
+    rename_folder(folder_, target);
+  } catch (const Error&) {
+    fs::rename(replaced, target, error);
+    throw;
+  }
+  sync_folder(run_);
+  fs::remove_all(replaced, error);
+  remove_old_checkpoints(run_, step_);
   return target;
 }
+
+fs::path publish_checkpoint(const fs::path& run, int64_t step,
+                            const std::function<void(const fs::path& folder)>& fill) {
+  UnfinishedCheckpoint unfinished(run, step);
+  fill(unfinished.folder());
+  return unfinished.publish();
+}
+
+uint64_t file_checksum(const fs::path& file) { return checksum(MappedFile(file).bytes()); }
 
 void verify_checkpoint(const fs::path& checkpoint, const std::vector<std::string>& files) {
   std::error_code ignored;
   if (!fs::exists(checkpoint / kChecksums, ignored)) return;
   const Json expected = read_checksums(checkpoint);
-  for (const auto& [file, value] : expected.items()) {
-    if (!files.empty() && std::find(files.begin(), files.end(), file) == files.end()) continue;
+  std::vector<std::string> names = files;
+  if (names.empty())
+    for (const auto& [file, value] : expected.items()) names.push_back(file);
+  for (const std::string& file : names) {
     const std::string name = short_name(checkpoint, file);
     require(fs::exists(checkpoint / file, ignored), "{} is missing", name);
-    const std::string actual = to_hex(checksum(MappedFile(checkpoint / file).bytes()));
+    require(expected.contains(file), "{} does not belong to this checkpoint: {} does not list it",
+            name, kChecksums);
+    const std::string actual = to_hex(file_checksum(checkpoint / file));
+    const Json& value = expected[file];
     require(value == actual,
             "{} is damaged: its checksum is {}, not {}; remove the folder to use the checkpoint "
             "before it",

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,16 +23,43 @@ std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path&
 /// folder in place of a checkpoint's. Throws Error if it is neither.
 std::filesystem::path find_checkpoint(const std::filesystem::path& folder);
 
-/// Makes the checkpoint of `step`. `fill` writes its files into a folder with a temporary name
-/// (with AtomicFile or write_file, which sync them); checksums.json is added and the folder
-/// renamed. Only then are checkpoints older than the last `kCheckpointsKept` removed. If anything
-/// fails, the temporary folder is removed and the older checkpoints stay. Returns the new folder.
+/// XXH3 of files by name, as checksums.json lists them.
+using Checksums = std::map<std::string, uint64_t>;
+
+/// A checkpoint in the making: a folder of the run with a temporary name, into which files are
+/// written (with AtomicFile or write_file, which sync them). It goes away with this object unless
+/// it has been published. Throws Error; the older checkpoints stay in any case.
+class UnfinishedCheckpoint {
+ public:
+  UnfinishedCheckpoint(std::filesystem::path run, int64_t step);
+  ~UnfinishedCheckpoint();
+  UnfinishedCheckpoint(const UnfinishedCheckpoint&) = delete;
+  UnfinishedCheckpoint& operator=(const UnfinishedCheckpoint&) = delete;
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+  /// Adds checksums.json and gives the folder its name. Only then are checkpoints older than the
+  /// last `kCheckpointsKept` removed. `known`: of files that other processes have read through
+  /// already. Returns the new folder.
+  std::filesystem::path publish(Checksums known = {});
+
+ private:
+  std::filesystem::path run_;
+  int64_t step_;
+  std::filesystem::path folder_;
+};
+
+/// Makes the checkpoint of `step`, whose files `fill` writes into a folder with a temporary name.
 std::filesystem::path publish_checkpoint(
     const std::filesystem::path& run, int64_t step,
     const std::function<void(const std::filesystem::path& folder)>& fill);
 
+/// XXH3 of a file.
+uint64_t file_checksum(const std::filesystem::path& file);
+
 /// Compares files with checksums.json: those named, or all that it lists. A folder without
-/// checksums.json (a foreign one) passes. Throws Error naming the file that is missing or damaged.
+/// checksums.json (a foreign one) passes. Throws Error naming the file that is missing, damaged or
+/// not listed.
 void verify_checkpoint(const std::filesystem::path& checkpoint,
                        const std::vector<std::string>& files = {});
 

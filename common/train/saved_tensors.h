@@ -1,28 +1,32 @@
-// SavedTensors: what a checkpoint holds of a model, whole or in stages.
+// SavedGroup: what a checkpoint holds of a model, or of one stage of it.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "common/comm/process_group.h"
 #include "common/io/safetensors.h"
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
 
 namespace lab {
 
-/// In the order of the layers, under the names of the parameters; the optimizer's state as
-/// "exp_avg.<name>".
-struct SavedTensors {
-  std::vector<NamedTensor> model;
-  std::vector<NamedTensor> optimizer;
+/// Tensors that go into one file, in the order of the layers.
+struct SavedGroup {
+  std::string name;  // "model", or "optimizer.exp_avg"
+  std::vector<NamedTensor> tensors;
 };
 
-/// Views of a stage's tensors.
-SavedTensors saved_tensors(const LlamaStage& stage, const Optimizer& optimizer);
+/// Views of a stage's tensors: first the weights, under the names of the parameters; then each
+/// kind of the optimizer's state, as "exp_avg.<name>".
+std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& optimizer);
 
-/// Those of all stages of a pipeline on its rank 0, the other stages' as copies; nothing on the
-/// other ranks. All ranks call it. Sends each stage's weights and optimizer state to rank 0.
-SavedTensors gather_saved_tensors(const LlamaStage& stage, const Optimizer& optimizer,
-                                  ProcessGroup& pipeline);
+/// A checkpoint has two sets of tensors; each lies in one file or in several.
+inline constexpr const char* kModelSet = "model";
+inline constexpr const char* kOptimizerSet = "optimizer";
+
+/// The set that a group belongs to.
+inline const char* set_of(const SavedGroup& group) {
+  return group.name == kModelSet ? kModelSet : kOptimizerSet;
+}
 
 }  // namespace lab

@@ -101,30 +101,6 @@ std::unique_ptr<Adam> adam_of(const LlamaStage& stage) {
   return adam;
 }
 
-TEST(Stages, TheirCheckpointIsThatOfTheWholeModel) {
-  const LlamaStage whole = stage_of(0, 1);
-  const SavedTensors expected = saved_tensors(whole, *adam_of(whole));
-  const auto report = simulate({.ranks = 3}, [&](ProcessGroup& pipeline) {
-    const LlamaStage stage = stage_of(pipeline.rank(), 3);
-    const SavedTensors saved = gather_saved_tensors(stage, *adam_of(stage), pipeline);
-    if (pipeline.rank() > 0) {
-      EXPECT_TRUE(saved.model.empty() && saved.optimizer.empty());
-      return;
-    }
-    ASSERT_EQ(saved.model.size(), expected.model.size());
-    for (size_t i = 0; i < expected.model.size(); ++i) {
-      EXPECT_EQ(saved.model[i].name, expected.model[i].name);
-      EXPECT_TRUE(same_bits(saved.model[i].value, expected.model[i].value));
-    }
-    ASSERT_EQ(saved.optimizer.size(), expected.optimizer.size());
-    for (size_t i = 0; i < expected.optimizer.size(); ++i) {
-      EXPECT_EQ(saved.optimizer[i].name, expected.optimizer[i].name);
-      EXPECT_TRUE(same_bits(saved.optimizer[i].value, expected.optimizer[i].value));
-    }
-  });
-  EXPECT_TRUE(report.succeeded()) << explain(report);
-}
-
 TEST(Stages, AStageLoadsItsPartOfACheckpoint) {
   const TempFolder folder;
   const LlamaStage whole = stage_of(0, 1);
