@@ -23,13 +23,26 @@ enum class SpanKind : uint8_t {
 std::string_view span_name(SpanKind kind);
 inline bool is_compute(SpanKind kind) { return kind <= SpanKind::kOptimizer; }
 
+enum class CollectiveKind : uint8_t {
+  kNone,  // or not known which
+  kBarrier,
+  kBroadcast,
+  kReduce,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kSplit,
+};
+
 struct Span {
   SpanKind kind = SpanKind::kForward;
   int microbatch = -1;  // -1: none
   double start = 0;
   double end = 0;
-  int peer = -1;       // of a message; -1: none
-  uint64_t bytes = 0;  // of a message
+  int peer = -1;       // of a message; root of a broadcast or reduce; -1: none
+  uint64_t bytes = 0;  // of a message or collective
+  CollectiveKind collective = CollectiveKind::kNone;
+  uint64_t members = 0;  // of a collective: bit r is rank r; 0: not known
 
   double length() const { return end - start; }
   bool operator==(const Span&) const = default;

@@ -29,10 +29,38 @@ SpanKind span_kind(OpKind kind) {
   }
 }
 
+CollectiveKind collective_kind(OpKind kind) {
+  switch (kind) {
+    case OpKind::kBarrier:
+      return CollectiveKind::kBarrier;
+    case OpKind::kBroadcast:
+      return CollectiveKind::kBroadcast;
+    case OpKind::kReduce:
+      return CollectiveKind::kReduce;
+    case OpKind::kAllReduce:
+      return CollectiveKind::kAllReduce;
+    case OpKind::kAllGather:
+      return CollectiveKind::kAllGather;
+    case OpKind::kReduceScatter:
+      return CollectiveKind::kReduceScatter;
+    case OpKind::kSplit:
+      return CollectiveKind::kSplit;
+    default:
+      return CollectiveKind::kNone;
+  }
+}
+
+uint64_t members_of(const OpRecord& op, const std::vector<GroupRecord>& groups) {
+  if (!is_collective(op.kind)) return 0;
+  const auto group = std::ranges::find(groups, op.group, &GroupRecord::id);
+  return group == groups.end() ? 0 : group->members;
+}
+
 nlohmann::json to_json(const std::vector<Span>& spans) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Span& s : spans)
-    rows.push_back({static_cast<int>(s.kind), s.microbatch, s.start, s.end, s.peer, s.bytes});
+    rows.push_back({static_cast<int>(s.kind), s.microbatch, s.start, s.end, s.peer, s.bytes,
+                    static_cast<int>(s.collective), s.members});
   return rows;
 }
 
@@ -44,7 +72,9 @@ std::vector<Span> spans_from_json(const nlohmann::json& rows) {
                      .start = row.at(2),
                      .end = row.at(3),
                      .peer = row.at(4),
-                     .bytes = row.at(5)});
+                     .bytes = row.at(5),
+                     .collective = static_cast<CollectiveKind>(row.at(6).get<int>()),
+                     .members = row.at(7)});
   return spans;
 }
 
@@ -126,7 +156,8 @@ int64_t monotonic_now_ns() {
       .count();
 }
 
-RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window) {
+RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
+                           const std::vector<GroupRecord>& groups) {
   const auto seconds = [&](int64_t ns) {
     return 1e-9 *
            static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns);
@@ -139,7 +170,9 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
               .start = seconds(op.posted_ns),
               .end = seconds(op.done_ns),
               .peer = op.peer,
-              .bytes = op.bytes};
+              .bytes = op.bytes,
+              .collective = collective_kind(op.kind),
+              .members = members_of(op, groups)};
     if (is_message(op.kind)) {
       if (span.microbatch < 0) span.microbatch = op.tag;
       rank.messages.push_back(span);
@@ -162,7 +195,9 @@ std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
   const RankEnvironment& environment = job.environment();
   const bool one_machine = all_true(job.world(), environment.local_rank == environment.rank);
   const auto key = [](int rank) { return fmt::format("timeline/{}", rank); };
-  Report mine{rank_timeline(job.world().recorder().history(), window), window.begin_ns};
+  const FlightRecorder& recorder = job.world().recorder();
+  Report mine{rank_timeline(recorder.history(), window, recorder.snapshot().groups),
+              window.begin_ns};
   mine.timeline.name = name;
   if (own != 0) {
     job.store().set(key(own), encode(mine));

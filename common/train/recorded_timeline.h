@@ -46,7 +46,10 @@ int64_t monotonic_now_ns();
 /// What one rank did in a window: of everything that began in it, when it began and ended, in
 /// seconds from the window's begin. Standing still is a span; a message that was posted and not
 /// waited for is only among the messages. A message without a microbatch has its tag for one.
-RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window);
+/// `groups`: those of the same record; a collective of another group has no members in the
+/// timeline.
+RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
+                           const std::vector<GroupRecord>& groups = {});
 
 /// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
 /// machine have one clock; the clocks of several machines need not agree: then all windows are

@@ -1,0 +1,97 @@
+// Why a rank stood still: nobody there yet, or data on its way.
+#include "common/pipeline/standstill.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace lab {
+namespace {
+
+// What is matched by order alone: sender, receiver, microbatch.
+using Stream = std::tuple<int, int, int>;
+
+Stream stream_of(const Span& message, int rank) {
+  return message.kind == SpanKind::kSend ? Stream{rank, message.peer, message.microbatch}
+                                         : Stream{message.peer, rank, message.microbatch};
+}
+
+// When the messages of every stream were posted, by sender and receiver.
+class Postings {
+ public:
+  explicit Postings(const Timeline& timeline) {
+    for (int rank = 0; rank < timeline.rank_count(); ++rank)
+      for (const Span& message : timeline.ranks[static_cast<size_t>(rank)].messages)
+        side(message.kind)[stream_of(message, rank)].push_back(message);
+  }
+
+  // A span's message on its own side is the one of its stream that ended when the span did.
+  std::optional<double> other_side_of(const Span& span, int rank) const {
+    const Stream stream = stream_of(span, rank);
+    const auto own = side(span.kind).find(stream);
+    const auto other =
+        side(span.kind == SpanKind::kSend ? SpanKind::kRecv : SpanKind::kSend).find(stream);
+    if (own == side(span.kind).end() || other == side(SpanKind::kSend).end() ||
+        other == side(SpanKind::kRecv).end())
+      return std::nullopt;
+    const auto place = std::ranges::find(own->second, span.end, &Span::end);
+    const auto number = static_cast<size_t>(place - own->second.begin());
+    if (place == own->second.end() || number >= other->second.size()) return std::nullopt;
+    return other->second[number].start;
+  }
+
+ private:
+  using Side = std::map<Stream, std::vector<Span>>;
+  Side& side(SpanKind kind) { return kind == SpanKind::kSend ? sent_ : received_; }
+  const Side& side(SpanKind kind) const { return kind == SpanKind::kSend ? sent_ : received_; }
+
+  Side sent_;
+  Side received_;
+};
+
+// When the last member has entered the n-th collective of a set of members.
+class Entries {
+ public:
+  explicit Entries(const Timeline& timeline) {
+    for (const RankTimeline& rank : timeline.ranks) {
+      std::map<uint64_t, size_t> counts;
+      for (const Span& span : rank.spans) {
+        if (span.kind != SpanKind::kCollective) continue;
+        double& latest = latest_[{span.members, counts[span.members]++}];
+        latest = std::max(latest, span.start);
+      }
+    }
+  }
+
+  double last_entry(uint64_t members, size_t number) const { return latest_.at({members, number}); }
+
+ private:
+  std::map<std::pair<uint64_t, size_t>, double> latest_;
+};
+
+}  // namespace
+
+std::vector<std::vector<double>> counterpart_times(const Timeline& timeline) {
+  const Postings postings(timeline);
+  const Entries entries(timeline);
+  std::vector<std::vector<double>> times;
+  for (int rank = 0; rank < timeline.rank_count(); ++rank) {
+    std::vector<double>& own = times.emplace_back();
+    std::map<uint64_t, size_t> counts;
+    for (const Span& span : timeline.ranks[static_cast<size_t>(rank)].spans) {
+      double there = span.start;
+      if (span.kind == SpanKind::kCollective) {
+        const size_t number = counts[span.members]++;
+        there = span.members == 0 ? span.end : entries.last_entry(span.members, number);
+      } else if (!is_compute(span.kind)) {
+        there = postings.other_side_of(span, rank).value_or(span.end);
+      }
+      own.push_back(std::clamp(there, span.start, std::max(span.start, span.end)));
+    }
+  }
+  return times;
+}
+
+}  // namespace lab

@@ -1,0 +1,23 @@
+// Texts and numbers as the report writes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lab {
+
+/// Any bytes as the text of an element or a quoted attribute: markup is escaped; bytes that are no
+/// UTF-8 become U+FFFD, and so do characters that XML does not know.
+std::string html_escaped(std::string_view text);
+
+/// "812 B", "1.50 kB", "34.2 MB": three digits, powers of ten.
+std::string format_bytes(double bytes);
+
+/// "0.8 s", "48 s", "6 min 40 s", "3 h 5 min".
+std::string duration_in_words(double seconds);
+
+/// "12,345"; for numbers from 0 on.
+std::string format_whole(double value);
+
+}  // namespace lab
