@@ -1,0 +1,54 @@
+// What a part of the model costs: multiplications, weights, and values kept for the backward pass.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model/config.h"
+
+namespace lab {
+
+/// Floating-point operations of a layer's forward pass per token, in sequences of T = `length`
+/// tokens. Two for each of a matrix's weights (a multiplication and an addition); attention takes
+/// 2 * 2 * Q * T/2, since a token sees T/2 earlier ones on average (scores, and sums of values).
+/// Norms, SwiGLU and softmax are left out. Kaplan et al., "Scaling laws" (2020), section 2.1.
+double layer_flops(const LlamaConfig& config, int64_t length);
+
+/// The same of the head: 2 V C.
+double head_flops(const LlamaConfig& config);
+
+/// What a stage computes per token: forward, and backward, which takes two matrix products for each
+/// of the forward's. `recompute`: the backward pass runs the layers' forward again, from the
+/// layers' inputs (Chen et al., "Training deep nets with sublinear memory cost" (2016)).
+struct StageFlops {
+  double forward = 0;
+  double backward = 0;
+};
+StageFlops stage_flops(const LlamaConfig& config, const StageSpan& span, int64_t length,
+                       bool recompute);
+
+/// Weights of a stage, as LlamaStage::parameter_count(). A tied head counts once where the stage
+/// also embeds.
+int64_t stage_parameters(const LlamaConfig& config, const StageSpan& span);
+
+/// Numbers that a stage keeps per token of a microbatch in flight; as LlamaStage does, so that
+/// tokens * 4 bytes * this = LlamaStage::activation_bytes(). From common/model/layer.h, with
+/// Q = heads * D and K = kv_heads * D:
+///   a layer   2 (inverse norms) + (Q + 2K) + Q (attention) + heads (logsumexp) + C (middle) + 2H
+///   a stage   (layers + 1) C (inputs of the layers, output of the last)
+///   the head  1 (inverse norm) + V (logits, which become their gradient)
+/// `recompute`: nothing of the layers but their inputs.
+int64_t kept_per_token(const LlamaConfig& config, const StageSpan& span, bool recompute);
+
+/// Numbers per token of one microbatch that a stage needs while it computes, however many are in
+/// flight: LayerScratch (3C in it is 2 norms and the gradient on its way): 3C + H + Q + (Q + 2K).
+/// `recompute`: the values of the layer that is being computed again as well.
+int64_t scratch_per_token(const LlamaConfig& config, bool recompute);
+
+/// Stages that are as equal as whole layers allow when the head counts as `head_cost` layers: the
+/// last stage has as many layers as make the slowest stage fastest, the others share the rest,
+/// later ones get a remainder (as lab 04 does; the first stage has most microbatches in flight).
+/// Throws Error unless 1 <= stages <= layers.
+std::vector<StageSpan> balanced_spans(const LlamaConfig& config, int stages, int64_t length);
+
+}  // namespace lab
