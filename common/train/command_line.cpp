@@ -1,6 +1,9 @@
 // The command line of a training program.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/train/checkpoint_folder.h"
 #include "common/train/main_guard.h"
@@ -42,9 +45,11 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
       ->capture_default_str();
   add("--threads", options.threads, "N", "0: all cores; of several ranks, a share each")
       ->capture_default_str();
-  add("--out", options.out, "FOLDER", "of this run; default: the next free one in runs/");
+  add("--out", options.out, "FOLDER", "of this run; default: the next free one in runs/")
+      ->configurable(false);
   app.add_flag("--resume", options.resume, "go on from the newest checkpoint in --out")
-      ->group("Run");
+      ->group("Run")
+      ->configurable(false);
   add("--checkpoint-every", options.checkpoint_every, "N", "steps; 0: at the end only")
       ->capture_default_str();
   add("--validate-every", options.validate_every, "N", "steps; 0: at start and end only")
@@ -68,8 +73,18 @@ void add_optimization_options(CLI::App& app, TrainOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->type_name(type)->group("Optimization");
   };
-  const std::map<std::string, Decay> schedules = {{"constant", Decay::kConstant},
-                                                  {"cosine", Decay::kCosine}};
+  const auto add_choice = [&](const char* name, auto& value, const auto& choices,
+                              const char* text) {
+    const auto take = [&value, choices](const std::string& word) { value = choices.at(word); };
+    std::vector<std::string> words;
+    for (const auto& [word, meaning] : choices) words.push_back(word);
+    app.add_option_function<std::string>(name, take, text)
+        ->type_name(fmt::format("{}", fmt::join(words, "|")))
+        ->check(CLI::IsMember(words).description(""))
+        ->group("Optimization");
+  };
+  const std::map<std::string, Decay> decays = {{"constant", Decay::kConstant},
+                                               {"cosine", Decay::kCosine}};
   const std::map<std::string, OptimizerKind> optimizers = {{"sgd", OptimizerKind::kSgd},
                                                            {"adam", OptimizerKind::kAdam},
                                                            {"adamw", OptimizerKind::kAdamW}};
@@ -77,11 +92,9 @@ void add_optimization_options(CLI::App& app, TrainOptions& options) {
   add("--accumulate", options.accumulate, "N", "microbatches per step")->capture_default_str();
   add("--lr", options.learning_rate, "X", "peak learning rate")->capture_default_str();
   add("--warmup", options.warmup, "N", "steps of linear rise; default: a sixteenth of --steps");
-  add("--decay", options.schedule, "constant|cosine",
-      "of the learning rate after the warm-up; default: cosine")
-      ->transform(CLI::CheckedTransformer(schedules).description(""));
-  add("--optimizer", options.optimizer, "sgd|adam|adamw", "default: adam")
-      ->transform(CLI::CheckedTransformer(optimizers).description(""));
+  add_choice("--decay", options.schedule, decays,
+             "of the learning rate after the warm-up; default: cosine");
+  add_choice("--optimizer", options.optimizer, optimizers, "default: adam");
   add("--weight-decay", options.weight_decay, "X", "of adamw; default: 0.01");
   add("--clip", options.clip, "X", "largest norm of the gradient; 0: none")->capture_default_str();
 }
@@ -100,6 +113,24 @@ void add_model_options(CLI::App& app, TrainOptions& options) {
   app.add_flag("--tied", model.tied_head, "embedding and head share their weights")->group("Model");
 }
 
+// All options as a file. Values that are not known yet, since they follow from others, come as
+// empty texts from CLI11: they are left out, and will follow again.
+std::string config_file(const CLI::App& app, const std::set<std::string>& given) {
+  std::istringstream lines(app.config_to_str(/*default_also=*/true, /*write_description=*/true));
+  std::string file;
+  std::string comment;  // about the option that follows
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#') || line.empty()) {
+      comment += line + "\n";
+      continue;
+    }
+    const std::string name = "--" + line.substr(0, line.find('='));
+    if (!line.ends_with("=\"\"") || given.contains(name)) file += comment + line + "\n";
+    comment.clear();
+  }
+  return file;
+}
+
 // Reads the command line over what `options` holds; returns which options were given.
 std::set<std::string> parse_over(TrainOptions& options, const std::vector<const char*>& arguments,
                                  const ProgramInfo& info) {
@@ -110,11 +141,19 @@ std::set<std::string> parse_over(TrainOptions& options, const std::vector<const 
   add_optimization_options(app, options);
   add_model_options(app, options);
   if (info.add_options) info.add_options(app);
+  app.set_config("--config", "",
+                 "options from a file, such as a run's config.ini; those given here go before")
+      ->type_name("FILE")
+      ->group("Run");
+  app.allow_config_extras(CLI::config_extras_mode::error);
   parse_command_line(app, static_cast<int>(arguments.size()), arguments.data());
   std::set<std::string> given;
   for (const CLI::Option* option : app.get_options())
     if (option->count() > 0) given.insert(option->get_name());
-  for (const std::string& name : info.kept) {
+  options.config_file = config_file(app, given);
+  std::vector<std::string> remembered = info.kept;
+  remembered.insert(remembered.end(), info.carried.begin(), info.carried.end());
+  for (const std::string& name : remembered) {
     const CLI::Option* option = app.get_option(name);
     options.program[name] =
         option->count() > 0 ? option->as<std::string>() : option->get_default_str();
@@ -158,8 +197,9 @@ TrainOptions resumed_options(const fs::path& out, std::vector<const char*> argum
           option, text(has), out.string(), text(had)));
   };
   for (const auto& [key, option] : kFixedOnResume) check(option, before[key], after[key]);
-  for (const auto& [name, value] : options.program)
-    if (stored.program.contains(name)) check(name, stored.program.at(name), value);
+  for (const std::string& name : info.kept)
+    if (stored.program.contains(name))
+      check(name, stored.program.at(name), options.program.at(name));
   return options;
 }
 
@@ -168,6 +208,7 @@ TrainOptions resumed_options(const fs::path& out, std::vector<const char*> argum
 TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info) {
   TrainOptions options = default_train_options();
   options.batch = info.batch;
+  options.steps = info.steps;
   const std::vector<const char*> arguments(argv, argv + argc);
   const std::set<std::string> given = parse_over(options, arguments, info);
   if (options.resume) {

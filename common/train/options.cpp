@@ -66,6 +66,10 @@ TrainOptions default_train_options() {
   return options;
 }
 
+int64_t sequences_per_step(const TrainOptions& options) {
+  return options.ranks * options.accumulate * options.batch;
+}
+
 LearningRate TrainOptions::learning_rates() const {
   return {.peak = static_cast<float>(learning_rate),
           .warmup_steps = warmup,

@@ -28,7 +28,7 @@ struct TrainOptions {
   std::string run_name = "train";  // runs/007-train
   bool resume = false;
   int threads = 0;                 // 0: all cores, or a rank's share of them
-  int64_t ranks = 1;               // that train together; the program sets it
+  int64_t ranks = 1;               // replicas of the model that train together; the program sets it
   int64_t checkpoint_every = 200;  // steps; 0: at the end only
   int64_t validate_every = 100;    // steps; 0: at the start and at the end only
   int64_t validation_batches = 16;
@@ -56,12 +56,17 @@ struct TrainOptions {
 
   LlamaConfig model;  // vocab_size is not an option: it is the tokenizer's
 
+  std::string config_file;  // all options as a file that --config takes back
+
   /// The learning rates of the run.
   LearningRate learning_rates() const;
 
   /// Throws UsageError naming the first option that is out of range or contradicts another.
   void validate() const;
 };
+
+/// That all replicas of the model read together before each update.
+int64_t sequences_per_step(const TrainOptions& options);
 
 /// The folder that this program was built from: where the corpus and the tokenizer are.
 std::filesystem::path source_folder();
@@ -73,11 +78,14 @@ TrainOptions default_train_options();
 struct ProgramInfo {
   std::string about;  // first line of --help
   std::string run_name = "train";
-  int64_t batch = 3;  // default of --batch
+  int64_t batch = 3;    // default of --batch
+  int64_t steps = 700;  // default of --steps
   /// Adds options of its own; may be empty.
   std::function<void(CLI::App&)> add_options = {};
   /// Those of them that decide what a run computes: a resumed run has them from its checkpoint.
   std::vector<std::string> kept = {};
+  /// Those that a resumed run has from its checkpoint, unless they are given anew.
+  std::vector<std::string> carried = {};
 };
 
 /// Reads the command line. Throws HelpRequested for --help, and UsageError for unknown,

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <span>
 
+#include "common/io/files.h"
 #include "common/model/split.h"
+#include "common/pipeline/validate.h"
 #include "common/train/main_guard.h"
 
 namespace lab {
@@ -66,6 +69,30 @@ std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
           spans.size(), stages);
   check_spans(config, spans);
   return spans;
+}
+
+Schedule choose_schedule(const std::string& name, int stages, int microbatches,
+                         const ScheduleFunctions& functions) {
+  Schedule schedule;
+  if (name == "gpipe")
+    schedule = functions.gpipe(stages, microbatches);
+  else if (name == "1f1b")
+    schedule = functions.one_f_one_b(stages, microbatches);
+  else
+    schedule = read_schedule(name);
+  require_valid(schedule, "schedule " + name);
+  require(schedule.stage_count() == stages, "schedule {}: it has {} stages; {} are wanted", name,
+          schedule.stage_count(), stages);
+  require(schedule.microbatches == microbatches,
+          "schedule {}: it has {} microbatches; say --microbatches {}", name, schedule.microbatches,
+          schedule.microbatches);
+  return schedule;
+}
+
+void agree_on_schedule(Job& job, const Schedule& schedule) {
+  const std::string text = to_text(schedule);
+  job.agree("schedule (its checksum)",
+            fmt::format("{:016x}", checksum(std::as_bytes(std::span(text)))));
 }
 
 void agree_on_pipeline(Job& job, const std::vector<StageSpan>& spans,

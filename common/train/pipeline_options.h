@@ -7,6 +7,7 @@
 
 #include "common/launch/job.h"
 #include "common/model/config.h"
+#include "common/pipeline/schedule.h"
 
 namespace CLI {
 class App;
@@ -31,6 +32,21 @@ using SplitFunction = std::vector<StageSpan> (*)(int64_t layers, int stages, dou
 /// another rank's embedding).
 std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
                                      const PipelineOptions& options, SplitFunction split);
+
+/// Lab 05's plans, by name.
+struct ScheduleFunctions {
+  Schedule (*gpipe)(int stages, int microbatches);
+  Schedule (*one_f_one_b)(int stages, int microbatches);
+};
+
+/// The schedule that --schedule asks for: "gpipe", "1f1b", or a file (a plan or a program). Throws
+/// Error if the file cannot be read, the schedule cannot be run, or it is one for another number of
+/// stages or microbatches.
+Schedule choose_schedule(const std::string& name, int stages, int microbatches,
+                         const ScheduleFunctions& functions);
+
+/// Throws Error on every rank unless all have the same schedule.
+void agree_on_schedule(Job& job, const Schedule& schedule);
 
 /// Throws Error on every rank unless all were started with the same stages and options: layers
 /// would be missing or there twice, or ranks would wait for different things.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "common/tensor/error.h"
+#include "common/train/checkpoint_folder.h"
 
 namespace lab {
 namespace {
@@ -53,6 +54,14 @@ void check_out_is_free(const fs::path& out) {
   require(empty,
           "--out {}: not empty; choose another folder, or add --resume to go on with the run in it",
           out.string());
+}
+
+void clear_unfinished_run(const fs::path& folder) {
+  if (!list_checkpoints(folder).empty()) return;
+  remove_unfinished_checkpoints(folder);
+  std::error_code ignored;
+  for (const char* file : {"metrics.jsonl", "samples.jsonl", "config.ini", "loss.svg"})
+    fs::remove(folder / file, ignored);
 }
 
 std::string display_path(const fs::path& path) {

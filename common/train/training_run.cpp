@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/comm/agreement.h"
 #include "common/io/files.h"
 #include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
@@ -40,6 +41,7 @@ TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts
     resume();
   else if (books_ == Books::kKept)
     folder_ = make_run_folder(options_.out, source_folder() / "runs", options_.run_name);
+  if (books_ == Books::kKept && !options_.resume) lock_.emplace(folder_);
   state_.options = options_;
   state_.data_fingerprint = parts_.data.fingerprint();
   seconds_before_ = state_.seconds;
@@ -47,6 +49,7 @@ TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts
   interrupt_.emplace();
   if (books_ == Books::kNone) return;
   print_start();
+  if (!options_.resume) write_file(folder_ / "config.ini", options_.config_file);
   metrics_.emplace(folder_ / "metrics.jsonl", state_.step);
   progress_.emplace(first_step(), options_.steps);
 }
@@ -55,21 +58,31 @@ TrainingRun::~TrainingRun() {
   if (books_ == Books::kNone || state_.step > 0) return;
   std::error_code ignored;
   std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
+  std::filesystem::remove(folder_ / "config.ini", ignored);
   std::filesystem::remove(folder_, ignored);  // does nothing if something else is in it
 }
 
 void TrainingRun::resume() {
   folder_ = options_.out;
-  if (books_ == Books::kKept) remove_unfinished_checkpoints(folder_);
+  if (books_ == Books::kKept) {
+    lock_.emplace(folder_);
+    remove_unfinished_checkpoints(folder_);
+  }
   const std::filesystem::path checkpoint = find_checkpoint(folder_);
   state_ = load_training_state(checkpoint);
   require(state_.data_fingerprint == parts_.data.fingerprint(),
           "--resume: the run in {} was trained on another corpus or with another tokenizer than {} "
           "and {}",
           folder_.string(), options_.data.string(), options_.tokenizer.string());
-  require(state_.options.ranks == options_.ranks,
-          "--resume: the run in {} was trained by {} ranks; go on with as many, not with {}",
-          folder_.string(), state_.options.ranks, options_.ranks);
+  const int64_t before = sequences_per_step(state_.options);
+  const int64_t now = sequences_per_step(options_);
+  require(
+      before == now,
+      "--resume: the run in {} was trained by {} replicas of the model, which read {} sequences "
+      "a step; {} would read {}; go on with as many",
+      folder_.string(), state_.options.ranks, before, options_.ranks, now);
+  // Each replica has a share of every epoch: with other shares it has got as far in all together.
+  state_.sampler.position = state_.sampler.position * state_.options.ranks / options_.ranks;
   require(state_.step < options_.steps,
           "--resume: the run in {} has done its {} steps; to go on, give it more with --steps",
           folder_.string(), state_.step);
@@ -91,8 +104,9 @@ void TrainingRun::print_start() const {
              format_count(parts_.data.story_count(Split::kTrain)),
              format_count(parts_.data.token_count(Split::kTrain)),
              format_count(parts_.data.story_count(Split::kValidation)));
-  fmt::print("step    {} x {} sequences of {} tokens; threads: {}\n", options_.accumulate,
-             options_.batch, config.context, thread_count());
+  const std::string replicas = options_.ranks > 1 ? fmt::format("{} x ", options_.ranks) : "";
+  fmt::print("step    {}{} x {} sequences of {} tokens; threads: {}\n", replicas,
+             options_.accumulate, options_.batch, config.context, thread_count());
   fmt::print("folder  {}\n", display_path(folder_));
   std::fflush(stdout);
 }
@@ -140,25 +154,24 @@ bool TrainingRun::checkpoint_due(int64_t step) const {
 
 void TrainingRun::check_weights() const {
   const std::span<const float> weights = parts_.model.parameters().values();
-  const bool finite = std::all_of(weights.begin(), weights.end(),
-                                  [](float weight) { return std::isfinite(weight); });
+  bool finite = std::all_of(weights.begin(), weights.end(),
+                            [](float weight) { return std::isfinite(weight); });
+  if (parts_.rank.world != nullptr) finite = all_true(*parts_.rank.world, finite);
   require(finite, "{} (weights are no longer numbers; no checkpoint is written)",
           diverged(state_.step, options_.learning_rate));
 }
 
 void TrainingRun::save_checkpoint() {
   check_weights();
-  SavedTensors tensors;
-  if (parts_.pipeline != nullptr)
-    tensors = gather_saved_tensors(parts_.model, parts_.optimizer, *parts_.pipeline);
+  const std::vector<SavedGroup> tensors = saved_tensors(parts_.model, parts_.optimizer);
+  const LlamaConfig& config = parts_.model.config();
+  state_.optimizer_steps = parts_.optimizer.steps();
+  state_.sampler = parts_.sampler.state();
+  if (parts_.rank.world != nullptr)
+    save_checkpoint_parts(folder_, parts_.rank, state_, config, tensors, tokenizer_);
   else if (books_ == Books::kKept)
-    tensors = saved_tensors(parts_.model, parts_.optimizer);
-  if (books_ == Books::kKept) {
-    state_.optimizer_steps = parts_.optimizer.steps();
-    state_.sampler = parts_.sampler.state();
-    lab::save_checkpoint(folder_, state_, parts_.model.config(), tensors, tokenizer_);
-    write_plot();
-  }
+    lab::save_checkpoint(folder_, state_, config, tensors, tokenizer_);
+  if (books_ == Books::kKept) write_plot();
   saved_step_ = state_.step;
 }
 

@@ -12,9 +12,11 @@
 #include "common/data/sampler.h"
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
+#include "common/io/folder_lock.h"
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
 #include "common/train/checkpoint.h"
+#include "common/train/checkpoint_parts.h"
 #include "common/train/interrupt.h"
 #include "common/train/metrics.h"
 #include "common/train/options.h"
@@ -44,8 +46,8 @@ struct TrainingParts {
   Sampler& sampler;
   const Tokenizer& tokenizer;
   const TokenDataset& data;
-  /// Of the stages, if `model` is one of several; then all ranks save checkpoints together.
-  ProcessGroup* pipeline = nullptr;
+  /// Which part of the model `model` is, if it is one; then all ranks save checkpoints together.
+  RankOfModel rank = {};
 };
 
 /// Who keeps the books where several ranks train together: one of them.
@@ -103,6 +105,7 @@ class TrainingRun {
   Books books_;
   TokenizerCopy tokenizer_;
   std::filesystem::path folder_;
+  std::optional<FolderLock> lock_;  // where books are kept
   TrainingState state_;
   int64_t saved_step_ = 0;
   double seconds_before_ = 0.0;

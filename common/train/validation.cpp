@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/comm/agreement.h"
 #include "common/train/stages.h"
 
 namespace lab {
@@ -71,15 +72,24 @@ std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& dat
 
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss,
-                                      const PipelineForward& forward, ProcessGroup& pipeline) {
+                                      const PipelineForward& forward, ProcessGroup& pipeline,
+                                      ProcessGroup* replicas) {
   if (sequences_wanted(data, options) == 0) return std::nullopt;
-  const LossSum sum = sum_losses(data, options, 0, 1, [&](const TokenBatch& batch) {
+  const auto sum_of = [&](const TokenBatch& batch) {
     const Tensor logits = forward(batch);
     const double batch_sum = stage.span().has_head ? loss(logits, batch, /*total_targets=*/1) : 0.0;
     stage.discard();
     return batch_sum;
-  });
-  return from_last_stage(sum.loss, pipeline) / static_cast<double>(sum.targets);
+  };
+  const int rank = replicas != nullptr ? replicas->rank() : 0;
+  const int ranks = replicas != nullptr ? replicas->size() : 1;
+  LossSum sum = sum_losses(data, options, rank, ranks, sum_of);
+  auto targets = static_cast<double>(sum.targets);
+  if (replicas != nullptr) {
+    sum.loss = sum_over(*replicas, sum.loss);
+    targets = sum_over(*replicas, targets);
+  }
+  return from_last_stage(sum.loss, pipeline) / targets;
 }
 
 }  // namespace lab

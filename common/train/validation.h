@@ -30,10 +30,12 @@ std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& dat
                                       ProcessGroup& group);
 
 /// The same with a model that is cut into the stages of a pipeline. `forward` is called on all
-/// ranks and returns the logits on the last one. All ranks get the loss.
+/// ranks and returns the logits on the last one. All ranks get the loss. With `replicas`, the ranks
+/// that hold this stage in several pipelines, the microbatches are shared out among the pipelines.
 using PipelineForward = std::function<Tensor(const TokenBatch& batch)>;
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss,
-                                      const PipelineForward& forward, ProcessGroup& pipeline);
+                                      const PipelineForward& forward, ProcessGroup& pipeline,
+                                      ProcessGroup* replicas = nullptr);
 
 }  // namespace lab

@@ -99,7 +99,8 @@ int train(Job& job, const Options& all_options) {
   const auto loss = recorded_loss(lab01::causal_lm_loss, recorder);
   RecordedOptimizer recorded_optimizer(*optimizer, recorder);
 
-  TrainingRun run(options, {stage, *optimizer, sampler, tokenizer, data, &pipeline},
+  TrainingRun run(options,
+                  {stage, *optimizer, sampler, tokenizer, data, RankOfModel::in_pipeline(pipeline)},
                   first_rank ? Books::kKept : Books::kNone);
   if (first_rank) fmt::print("stages  {}\n", describe_stages(spans));
   job.agree("first step", fmt::format("{}", run.first_step()));
@@ -142,7 +143,7 @@ int train(Job& job, const Options& all_options) {
     if (run.validation_due(step)) record.val_loss = validate();
     run.record(record);
 
-    // 7 · Checkpoint. Changed: rank 0 collects the stages and writes one model.
+    // 7 · Checkpoint. Changed: each rank writes its stage, all or none.
     if (saves) run.save_checkpoint();
     stopwatch = {};
     steps_timed = 0;

@@ -127,19 +127,8 @@ Options read_options(int argc, char** argv) {
 
 /// What the options ask for. Throws Error, before any training, for a schedule that cannot be run.
 Schedule make_schedule(const Options& options, int stages) {
-  const bool gpipe = options.schedule == "gpipe";
-  Schedule schedule;
-  if (gpipe || options.schedule == "1f1b")
-    schedule = gpipe ? lab05::gpipe(stages, options.microbatches)
-                     : lab05::one_f_one_b(stages, options.microbatches);
-  else
-    schedule = read_schedule(options.schedule);
-  require_valid(schedule, "schedule " + options.schedule);
-  require(schedule.stage_count() == stages, "schedule {}: it has {} stages; {} are wanted",
-          options.schedule, schedule.stage_count(), stages);
-  require(schedule.microbatches == options.microbatches,
-          "schedule {}: it has {} microbatches; say --microbatches {}", options.schedule,
-          schedule.microbatches, schedule.microbatches);
+  Schedule schedule = choose_schedule(options.schedule, stages, options.microbatches,
+                                      {lab05::gpipe, lab05::one_f_one_b});
   if (schedule.has_messages() || options.messages == Messages::kNone) return schedule;
   if (options.messages == Messages::kBlocking) return lab05::with_blocking_messages(schedule);
   schedule = lab05::with_messages(schedule);
@@ -174,9 +163,7 @@ int train(Job& job, const Options& all_options) {
 
   // The schedule. New: what every stage does in a wave, in which order.
   const Schedule schedule = make_schedule(all_options, pipeline.size());
-  const std::string schedule_text = to_text(schedule);
-  job.agree("schedule (its checksum)",
-            fmt::format("{:016x}", checksum(std::as_bytes(std::span(schedule_text)))));
+  agree_on_schedule(job, schedule);
 
   // 1 · Input. As in lab 04: every rank reads the same microbatches.
   const Tokenizer tokenizer(options.tokenizer);
@@ -199,7 +186,8 @@ int train(Job& job, const Options& all_options) {
   const auto loss = recorded_loss(lab01::causal_lm_loss, recorder);
   RecordedOptimizer recorded_optimizer(*optimizer, recorder);
 
-  TrainingRun run(options, {stage, *optimizer, sampler, tokenizer, data, &pipeline},
+  TrainingRun run(options,
+                  {stage, *optimizer, sampler, tokenizer, data, RankOfModel::in_pipeline(pipeline)},
                   first_rank ? Books::kKept : Books::kNone);
   if (first_rank)
     fmt::print("stages  {}\npipe    {}, {} x {} microbatches\n", describe_stages(spans),
@@ -247,7 +235,7 @@ int train(Job& job, const Options& all_options) {
     if (run.validation_due(step)) record.val_loss = validate();
     run.record(record);
 
-    // 7 · Checkpoint. As in lab 04: rank 0 collects the stages and writes one model.
+    // 7 · Checkpoint. As in lab 04: each rank writes its stage, all or none.
     if (saves) run.save_checkpoint();
     stopwatch = {};
     steps_timed = 0;

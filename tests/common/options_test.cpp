@@ -305,5 +305,45 @@ TEST(MainGuard, TurnsExceptionsIntoExitCodes) {
   EXPECT_EQ(code([](int, char**) -> int { throw HelpRequested("help\n"); }), 0);
 }
 
+std::string written(const TempFolder& folder, const std::string& text) {
+  std::ofstream(folder.path() / "config.ini") << text;
+  return (folder.path() / "config.ini").string();
+}
+
+TEST(OptionsFile, TakesBackWhatARunWasStartedWith) {
+  const TempFolder folder;
+  const TrainOptions first =
+      parse({"--steps", "40", "--decay", "constant", "--optimizer", "adamw", "--lr", "0.002",
+             "--tied", "--dim", "96", "--prompt", "One day, \"he\" said"});
+  const std::string file = written(folder, first.config_file);
+  const TrainOptions again = parse({"--config", file.c_str()});
+  EXPECT_EQ(options_to_json(again), options_to_json(first));
+  EXPECT_EQ(again.config_file, first.config_file);
+}
+
+TEST(OptionsFile, OptionsGivenGoBefore) {
+  const TempFolder folder;
+  const std::string file = written(folder, "steps=40\ndim=96\n");
+  const TrainOptions options = parse({"--config", file.c_str(), "--steps", "50"});
+  EXPECT_EQ(options.steps, 50);
+  EXPECT_EQ(options.warmup, 50 / 16);
+  EXPECT_EQ(options.model.dim, 96);
+}
+
+TEST(OptionsFile, RefusesWhatIsNoOption) {
+  const TempFolder folder;
+  const std::string unknown = written(folder, "stepz=40\n");
+  EXPECT_NE(error_of({"--config", unknown.c_str()}), "");
+  const std::string wrong = written(folder, "steps=many\n");
+  EXPECT_NE(error_of({"--config", wrong.c_str()}), "");
+  EXPECT_NE(error_of({"--config", "/nowhere/config.ini"}), "");
+}
+
+TEST(OptionsFile, DoesNotSayWhereTheRunIs) {
+  const TempFolder folder;
+  const std::string out = (folder.path() / "run").string();
+  EXPECT_EQ(parse({"--out", out.c_str()}).config_file.find(out), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lab

@@ -3,45 +3,14 @@
 # checkpoint to the last bit, whatever the schedule and the number of stages, also when a run goes on
 # with another number of stages; what cannot be is refused in one line.
 #
-# Usage: programs_test.sh FOLDER_OF_PROGRAMS
+# Usage: pipeline_test.sh FOLDER_OF_PROGRAMS
 set -euo pipefail
+# shellcheck source=tests/programs/helpers.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/helpers.sh"
 programs=$(readlink -f -- "$1")
 folder=$(mktemp -d -t pipeline-programs.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-
-fail() {
-  printf 'failed: %s\n' "$*" >&2
-  exit 1
-}
-
-# run LAB OUT OPTION...: trains a small model with the solution of a lab.
-run() {
-  local program=$programs/lab$1_solution out=$2
-  shift 2
-  "$program" --dim 48 --heads 4 --context 64 --story-tokens 0 --validate-every 0 --threads 1 \
-    --validation-batches 2 --checkpoint-every 0 --decay constant --warmup 0 --cache cache \
-    --out "$out" "$@" >"$out.log" 2>&1 || fail "$out:"$'\n'"$(cat "$out.log")"
-}
-
-# same A B CHECKPOINT: losses and checkpoint of two runs.
-same() {
-  local file
-  cmp <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") \
-    <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") || fail "$1 and $2: other losses"
-  for file in model optimizer; do
-    cmp "$1/$3/$file.safetensors" "$2/$3/$file.safetensors" || fail "$1 and $2: another $file"
-  done
-}
-
-# refused PATTERN COMMAND...: ends with an error code, and one line that says why.
-refused() {
-  local pattern=$1
-  shift
-  if "$@" >refused.log 2>&1; then fail "accepted: $*"; fi
-  (($(wc -l <refused.log) == 1)) || fail "more than a line: $*"$'\n'"$(cat refused.log)"
-  grep -q -- "$pattern" refused.log || fail "not '$pattern':"$'\n'"$(cat refused.log)"
-}
 
 run 01 whole --batch 3 --steps 4
 run 04 stages --ranks 3 --log-every 1 --batch 3 --steps 4 --timeline
