@@ -27,8 +27,8 @@ using tcp_store::Kind;
 using tcp_store::Message;
 using tcp_store::Socket;
 
-constexpr milliseconds kPatience{30'000};  // for an answer that needs no waiting
-constexpr milliseconds kGrace{500};        // to end a `get` whose time is up
+constexpr milliseconds kPatience{8'000};  // for an answer that needs no waiting
+constexpr milliseconds kGrace{500};       // to end a `get` whose time is up
 
 /// A connection, of one call at a time.
 struct Line {

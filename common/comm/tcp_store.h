@@ -44,7 +44,7 @@ class TcpStoreServer {
 };
 
 /// A client. Its calls may come from several threads; while one waits in `get`, the others do not
-/// stand in line behind it. A call that the server does not answer in 30 s throws Error, and every
+/// stand in line behind it. A call that the server does not answer in 8 s throws Error, and every
 /// call does so at once when the server has ended.
 class TcpStore final : public Store {
  public:

@@ -2,7 +2,9 @@
 #include "common/launch/beat_judge.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "common/launch/job_keys.h"
@@ -11,9 +13,10 @@
 namespace lab {
 namespace {
 
-constexpr int kUnknownStatus = -1;
 // What a failure that was reported may really come from shows within this time.
 constexpr std::chrono::milliseconds kFailurePatience{1500};
+// A rank whose last beat is older than this may turn out to be silent.
+constexpr auto kOverdue = 5 * BeatJudge::kBeat;
 
 }  // namespace
 
@@ -49,25 +52,33 @@ void BeatJudge::listen(int rank) {
       heard.snapshot = decode_snapshot(text->substr(static_cast<size_t>(end - text->data()) + 1));
     }
   }
-  heard.snapshot.fate = fate_of(rank);
+  const auto [fate, status] = fate_of(rank);
+  heard.snapshot.fate = fate;
   // Whoever is gone does nothing any more: what was last heard stays true.
   if (heard.snapshot.fate != RankFate::kRunning)
     heard.snapshot.taken_ns = Clock::now().time_since_epoch().count();
-  heard.snapshot.status = kUnknownStatus;
+  heard.snapshot.status = status;
   if (heard.snapshot.left) heard.snapshot.status = 0;
 }
 
-RankFate BeatJudge::fate_of(int rank) const {
-  if (rank == rank_) return RankFate::kRunning;
+BeatJudge::Fate BeatJudge::fate_of(int rank) const {
+  if (rank == rank_) return {};
+  if (const auto text = store_.try_get(job_keys::ended(rank))) {
+    const int status = std::stoi(*text);
+    if (WIFSIGNALED(status)) return {RankFate::kKilled, WTERMSIG(status)};
+    return {RankFate::kExited, WEXITSTATUS(status)};
+  }
   const RankIdentity& identity = identities_[static_cast<size_t>(rank)];
   const Heard& heard = heard_[static_cast<size_t>(rank)];
   if (identity.space == identities_[static_cast<size_t>(rank_)].space) {
     const ProcessState state = process_state(identity.pid);
-    if (state == ProcessState::kGone) return RankFate::kExited;
-    if (state == ProcessState::kStopped) return RankFate::kStopped;
+    if (state == ProcessState::kGone) return {RankFate::kExited};
+    if (state == ProcessState::kStopped) return {RankFate::kStopped};
   }
-  if (heard.snapshot.left) return RankFate::kRunning;
-  return Clock::now() > heard.at + kSilence ? RankFate::kSilent : RankFate::kRunning;
+  const auto silence = Clock::now() - heard.at;
+  if (heard.snapshot.left || silence <= kSilence) return {};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(silence).count();
+  return {RankFate::kSilent, static_cast<int>(seconds)};
 }
 
 std::optional<Diagnosis> BeatJudge::look() {
@@ -86,7 +97,7 @@ std::optional<Diagnosis> BeatJudge::failure() {
   if (!store_.try_get(job_keys::kFailures)) return std::nullopt;
   const auto now = Clock::now();
   if (!failure_since_) failure_since_ = now;
-  if (now < *failure_since_ + kFailurePatience) return std::nullopt;
+  if (now < *failure_since_ + kFailurePatience || is_somebody_overdue()) return std::nullopt;
   for (size_t i = 0; i < identities_.size(); ++i) {
     const int rank = static_cast<int>(i);
     if (store_.try_get(job_keys::failed(rank)) != "1") continue;
@@ -96,6 +107,18 @@ std::optional<Diagnosis> BeatJudge::failure() {
                      .ranks = {rank}};
   }
   return std::nullopt;
+}
+
+/// Of a host that has gone, the end of its connections shows first: as errors of those who are
+/// left.
+bool BeatJudge::is_somebody_overdue() const {
+  const auto now = Clock::now();
+  return std::ranges::any_of(heard_, [&](const Heard& heard) {
+    const RankFate fate = heard.snapshot.fate;
+    if (heard.snapshot.rank == rank_ || heard.snapshot.left) return false;
+    if (fate != RankFate::kRunning && fate != RankFate::kSilent) return false;
+    return now > heard.at + kOverdue && now < heard.at + kSilence + kFailurePatience;
+  });
 }
 
 int BeatJudge::listeners() const {

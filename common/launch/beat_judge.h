@@ -18,8 +18,9 @@ namespace lab {
 /// What a rank publishes every kBeat: a number that grows, and its snapshot.
 std::string encode_beat(uint64_t number, const RankSnapshot& snapshot);
 
-/// Runs in rank 0. A rank on this machine is known to have ended or stopped from the kernel, any
-/// other to be silent when its beats stay away.
+/// Runs in rank 0. A rank on this machine is known to have ended or stopped from the kernel; of one
+/// elsewhere, the launcher of its host may say that it has failed (job_keys::ended), else it is
+/// known to be silent when its beats stay away.
 class BeatJudge {
  public:
   static constexpr std::chrono::milliseconds kBeat{200};
@@ -43,8 +44,13 @@ class BeatJudge {
   };
 
   void listen(int rank);
-  RankFate fate_of(int rank) const;
+  struct Fate {
+    RankFate fate = RankFate::kRunning;
+    int status = -1;  // not known
+  };
+  Fate fate_of(int rank) const;
   std::optional<Diagnosis> failure();
+  bool is_somebody_overdue() const;
 
   Store& store_;
   const FlightRecorder& own_;

@@ -12,6 +12,7 @@
 #include "common/comm/gloo/gloo_transport.h"
 #include "common/comm/memory_store.h"
 #include "common/comm/tcp_store.h"
+#include "common/launch/beat_judge.h"
 #include "common/launch/job_keys.h"
 #include "common/launch/own_address.h"
 #include "common/launch/process_state.h"
@@ -27,7 +28,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSilentWait{2000};
-constexpr milliseconds kLastWords{2500};
+// For rank 0 to judge: within two seconds, or when it is clear that a host has gone.
+constexpr milliseconds kLastWords = BeatJudge::kSilence + milliseconds(3000);
 constexpr size_t kLongestShownValue = 120;
 
 std::filesystem::path record_path(const RankEnvironment& environment) {

@@ -8,6 +8,7 @@
 namespace lab::job_keys {
 
 // Rendezvous.
+inline constexpr const char* kVersion = "job/version";           // rank 0, before the world size
 inline constexpr const char* kWorldSize = "job/world_size";      // rank 0
 inline constexpr const char* kComplete = "job/complete";         // rank 0: all ranks have come
 inline constexpr const char* kRefusals = "job/refusals";         // counter
@@ -29,6 +30,9 @@ inline std::string left(int rank) { return fmt::format("job/left/{}", rank); }
 inline constexpr const char* kFailures = "job/failures";  // counter
 /// Set by a rank that an exception ends: the how manieth.
 inline std::string failed(int rank) { return fmt::format("job/failed/{}", rank); }
+
+/// Set by the launcher of this rank's host when it has failed: its wait status, as of waitpid.
+inline std::string ended(int rank) { return fmt::format("job/ended/{}", rank); }
 
 // Watchdogs.
 inline std::string beat(int rank) { return fmt::format("job/beat/{}", rank); }

@@ -12,6 +12,10 @@ namespace lab {
 /// the job can never go on, it ends the others, and says at the end which rank was the cause, and
 /// why. Leaves neither process nor file behind. Returns the exit code for main: 0 if all ranks
 /// returned 0, 130 after Ctrl-C, else the failed rank's (128 + signal for a signal).
+///
+/// On one of several hosts (`options.nnodes`), it starts that host's share: of n ranks on N hosts,
+/// host K has ranks K·n/N and on. Rank 0 serves the store at the master's address, and the ranks'
+/// watchdogs judge the job. A rank that fails on one host ends all hosts.
 int launch_ranks(const LaunchOptions& options, int argc, const char* const* argv);
 
 }  // namespace lab

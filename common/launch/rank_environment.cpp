@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "common/comm/flight_recorder.h"
 #include "common/launch/launcher_variables.h"
@@ -23,14 +24,41 @@ uint16_t derived_port(const std::string& job) {
   return static_cast<uint16_t>(kFirstDerivedPort + hash % kDerivedPorts);
 }
 
+void check_hosts(const LaunchOptions& options) {
+  const auto [nnodes, node_rank] = std::pair(options.nnodes, options.node_rank);
+  if (nnodes == 0) {
+    require_usage(node_rank < 0, "--node-rank {} needs --nnodes: how many hosts there are",
+                  node_rank);
+    return;
+  }
+  require_usage(options.rank < 0 && options.world_size == 0,
+                "--nnodes starts this host's ranks, --rank and --world-size make this process one "
+                "rank: give one or the other");
+  require_usage(node_rank < nnodes, "--node-rank {}: with --nnodes {}, hosts are numbered 0 to {}",
+                node_rank, nnodes, nnodes - 1);
+  if (nnodes == 1) return;
+  require_usage(node_rank >= 0, "--nnodes {} needs --node-rank: which of them this host is, from 0",
+                nnodes);
+  require_usage(!options.master_addr.empty(),
+                "--nnodes {} needs --master-addr: host 0's address, the same on every host",
+                nnodes);
+  require_usage(options.store.empty(),
+                "--nnodes {}: the hosts meet at --master-addr; leave out --store", nnodes);
+  require_usage(options.ranks % nnodes == 0,
+                "{} ranks on --nnodes {}: not the same number on every host; change one",
+                options.ranks, nnodes);
+}
+
 void check_options(const LaunchOptions& options) {
   require_usage(options.ranks == 0 || (options.rank < 0 && options.world_size == 0),
                 "--ranks starts all ranks, --rank and --world-size make this process one of them: "
                 "give one or the other");
-  require_usage(options.ranks == 0 || (options.master_addr.empty() && options.master_port == 0 &&
-                                       options.store.empty()),
-                "--ranks starts all ranks on this machine: leave out --master-addr, --master-port "
-                "and --store");
+  check_hosts(options);
+  require_usage(
+      has_several_hosts(options) || options.ranks == 0 ||
+          (options.master_addr.empty() && options.master_port == 0 && options.store.empty()),
+      "--ranks starts all ranks on this machine: leave out --master-addr, --master-port "
+      "and --store");
   require_usage(options.rank < 0 || options.world_size != 0, "--rank {} needs --world-size",
                 options.rank);
   require_usage(options.world_size == 0 || options.rank >= 0, "--world-size {} needs --rank",
@@ -189,8 +217,11 @@ RankEnvironment read_rank_environment(const LaunchOptions& options, const GetVar
 }
 
 bool is_launcher(const LaunchOptions& options, const GetVariable& variable) {
-  if (options.ranks == 0) return false;
+  if (options.ranks == 0 && !has_several_hosts(options)) return false;
   const RankEnvironment place = read_rank_environment(options, variable);  // checks
+  require_usage(options.ranks != 0 || place.world_size > 1,
+                "--nnodes {} needs --ranks: how many there are on all hosts together",
+                options.nnodes);
   return options.ranks > 1 && place.world_size == 1;
 }
 

@@ -15,6 +15,10 @@ namespace lab {
 /// What a user can say about ranks on the command line. -1, 0 and "" : not said.
 struct LaunchOptions {
   int ranks = 0;  // --ranks N: this process starts N local ranks and watches them
+  /// --nnodes N, --node-rank K: `ranks` is the number of ranks on all N hosts together; this
+  /// process starts host K's share of them. Hosts are numbered from 0; host 0 has `master_addr`.
+  int nnodes = 0;
+  int node_rank = -1;
   int rank = -1;  // --rank, --world-size: this process is one rank of a job started by hand
   int world_size = 0;
   std::string master_addr;  // where rank 0 is, 127.0.0.1 by default
@@ -23,6 +27,9 @@ struct LaunchOptions {
   std::string interface_addr;  // --bind: the address of this machine that other ranks connect to
   double timeout_s = 600;      // of every wait
 };
+
+/// Whether the ranks to be started are those of one host among several.
+inline bool has_several_hosts(const LaunchOptions& options) { return options.nnodes > 1; }
 
 /// Adds the options above to a program's command line, in the group "Ranks".
 void add_launch_options(CLI::App& app, LaunchOptions& options);
@@ -62,7 +69,7 @@ RankEnvironment read_rank_environment(const LaunchOptions& options);
 
 /// True in a process that shall start ranks, not be one: --ranks N was given, N > 1, and no
 /// launcher (this one or another) has started this process as one of several. Throws UsageError if
-/// --ranks contradicts the environment.
+/// --ranks contradicts the environment, or if --nnodes is there without it.
 bool is_launcher(const LaunchOptions& options, const GetVariable& variable);
 bool is_launcher(const LaunchOptions& options);
 

@@ -72,7 +72,7 @@ class Arrival {
 
   std::vector<RankIdentity> run() {
     say_self();
-    check_world_size();
+    check_rank_zero();
     for (int rank = 0; rank < environment_.world_size; ++rank) wait_for(rank);
     if (environment_.rank == 0) store_.set(job_keys::kComplete, "1");
     std::vector<RankIdentity> result;
@@ -98,17 +98,26 @@ class Arrival {
     refuse(store_, reason);
   }
 
-  void check_world_size() {
-    const std::string own = std::to_string(environment_.world_size);
-    if (environment_.rank == 0) return store_.set(job_keys::kWorldSize, own);
-    while (true) {
-      const auto size = get_within(store_, job_keys::kWorldSize, kLook);
-      if (size == own) return;
-      if (size)
-        refuse(store_, fmt::format("rank {} was started with world size {}, but rank 0 with {}",
-                                   environment_.rank, own, *size));
-      look_around(0);
+  /// Whether this rank fits to rank 0.
+  void check_rank_zero() {
+    const std::string version = std::to_string(kJobVersion);
+    const std::string size = std::to_string(environment_.world_size);
+    if (environment_.rank == 0) {
+      store_.set(job_keys::kVersion, version);
+      store_.set(job_keys::kWorldSize, size);
+      return;
     }
+    std::optional<std::string> size_of_first;
+    while (!(size_of_first = get_within(store_, job_keys::kWorldSize, kLook))) look_around(0);
+    const std::string version_of_first = store_.try_get(job_keys::kVersion).value_or("0");
+    if (version_of_first != version)
+      refuse(store_,
+             fmt::format("rank {} on {} runs version {} of this program, but rank 0 version "
+                         "{}: build both from the same sources",
+                         environment_.rank, self_.host, version, version_of_first));
+    if (*size_of_first != size)
+      refuse(store_, fmt::format("rank {} was started with world size {}, but rank 0 with {}",
+                                 environment_.rank, size, *size_of_first));
   }
 
   void wait_for(int rank) {
@@ -140,6 +149,9 @@ class Arrival {
   }
 
   void refuse_if_dead(int rank) {
+    // Of a rank on another host, its launcher says so; rank 0 has the store at hand.
+    if (environment_.rank == 0 && store_.try_get(job_keys::ended(rank)))
+      refuse(store_, fmt::format("rank {} has ended before all ranks had come", rank));
     if (!identity(rank) || identity(rank)->space != self_.space) return;
     if (process_state(identity(rank)->pid) != ProcessState::kGone) return;
     refuse(store_, fmt::format("rank {} ({}) has ended before all ranks had come", rank,

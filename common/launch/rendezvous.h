@@ -11,6 +11,11 @@
 
 namespace lab {
 
+/// The version of all that ranks of a job have in common: the keys of their store, their messages,
+/// how they compute. Grows with every change after which ranks of both sides would not fit
+/// together.
+inline constexpr int kJobVersion = 1;
+
 /// Who a rank is.
 struct RankIdentity {
   int64_t pid = 0;
@@ -21,8 +26,9 @@ struct RankIdentity {
 /// Says this rank in the store and waits for all others. Returns who they are, by rank.
 ///
 /// Throws Error on every rank that has come so far, with the same words: two processes with one
-/// rank, another world size than rank 0's, a rank that does not come before the deadline or dies
-/// meanwhile. Who comes when all ranks are there is the only one to hear of it.
+/// rank, another version of the program or another world size than rank 0's, a rank that does not
+/// come before the deadline or dies meanwhile. Who comes when all ranks are there is the only one
+/// to hear of it.
 std::vector<RankIdentity> meet(Store& store, const RankEnvironment& environment,
                                std::chrono::steady_clock::time_point deadline);
 

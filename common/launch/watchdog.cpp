@@ -83,7 +83,7 @@ struct Watchdog::Impl {
     if (Clock::now() >= next_beat) {
       next_beat = Clock::now() + BeatJudge::kBeat;
       check_first_rank();
-      store.get(job_keys::kWorldSize, kAnswer);  // it is set: does the store answer at all?
+      check_store();
       publish();
     }
     if (judge) {
@@ -94,6 +94,16 @@ struct Watchdog::Impl {
   }
 
   void publish() { store.set(job_keys::beat(rank), encode_beat(++beats, recorder.snapshot())); }
+
+  /// On another host, all that shows of a pulled cable is that no answer comes.
+  void check_store() {
+    try {
+      store.get(job_keys::kWorldSize, kAnswer);  // which is set
+    } catch (const StoreTimeout&) {
+      fail("its store has not answered for {} s: are its machine and the network well?",
+           std::chrono::duration_cast<std::chrono::seconds>(kAnswer).count());
+    }
+  }
 
   /// A store in a folder stays when rank 0 ends; one whose server is stopped does not answer.
   void check_first_rank() {

@@ -2,6 +2,7 @@
 #include "common/launch/beat_judge.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <thread>
@@ -58,6 +59,33 @@ TEST_F(Beats, ARankThatIsNoLongerHeardOfIsNamed) {
 TEST_F(Beats, ARankThatComputesForLongIsNot) {
   const auto diagnosis = look_for(BeatJudge::kSilence + std::chrono::seconds(1), true);
   EXPECT_FALSE(diagnosis.has_value()) << diagnosis->text();
+}
+
+TEST_F(Beats, ARankWhoseLauncherSaysThatItWasKilledIsNamedAtOnce) {
+  beat();
+  store_.set(job_keys::ended(1), std::to_string(SIGKILL));  // as waitpid would say
+  const auto diagnosis = look_for(std::chrono::seconds(3), false);
+  ASSERT_TRUE(diagnosis.has_value());
+  EXPECT_NE(diagnosis->headline.find("rank 1 was killed (signal 9: SIGKILL)"), std::string::npos)
+      << diagnosis->text();
+}
+
+/// As when the connections to a host break off with the host: then rank 0 throws an error.
+TEST_F(Beats, ARankThatIsGoneIsNamedAndNotTheErrorThatItCauses) {
+  beat();
+  store_.set(job_keys::failed(0), std::to_string(store_.add(job_keys::kFailures, 1)));
+  const auto diagnosis = look_for(std::chrono::seconds(30), false);
+  ASSERT_TRUE(diagnosis.has_value());
+  EXPECT_NE(diagnosis->headline.find("rank 1 has not been heard of"), std::string::npos)
+      << diagnosis->text();
+}
+
+TEST_F(Beats, AnErrorOfARankIsReportedWhileAllOthersAreHeardOf) {
+  beat();
+  store_.set(job_keys::failed(0), std::to_string(store_.add(job_keys::kFailures, 1)));
+  const auto diagnosis = look_for(BeatJudge::kSilence - std::chrono::seconds(1), true);
+  ASSERT_TRUE(diagnosis.has_value());
+  EXPECT_EQ(diagnosis->headline, "rank 0 has ended with an error of its own");
 }
 
 }  // namespace

@@ -2,9 +2,7 @@
 #include "common/launch/job.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <memory>
@@ -12,39 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/memory_store.h"
+#include "common/launch/job_keys.h"
+#include "common/launch/process_state.h"
+#include "common/launch/rendezvous.h"
 #include "common/tensor/error.h"
+#include "tests/common/error_of.h"
+#include "tests/common/free_port.h"
 #include "tests/common/program_run.h"
 
 namespace lab {
 namespace {
-
-/// A port of 127.0.0.1 that nobody else listens at: while this lives, because this does; afterwards
-/// for some time, because the kernel gives others first.
-class Port {
- public:
-  Port() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(bind(socket_, generic, size), 0);
-    EXPECT_EQ(listen(socket_, 1), 0);
-    EXPECT_EQ(getsockname(socket_, generic, &size), 0);
-    number_ = ntohs(address.sin_port);
-  }
-  ~Port() { close(socket_); }
-  Port(const Port&) = delete;
-  Port& operator=(const Port&) = delete;
-
-  std::string text() const { return std::to_string(number_); }
-
- private:
-  int socket_;
-  uint16_t number_ = 0;
-};
-
-std::string free_port() { return Port().text(); }
 
 using Arguments = std::vector<std::string>;
 
@@ -119,6 +95,33 @@ TEST_F(JobByHand, TwoJobsAtOnce) {
   start_all("ok", 2, at_port());
   start_all("ok", 2, at_port());
   EXPECT_EQ(codes(), (Codes{0, 0, 0, 0})) << all_;
+}
+
+TEST(Rendezvous, RefusesAnotherVersionOfTheProgram) {
+  MemoryStore store;
+  store.set(job_keys::kVersion, std::to_string(kJobVersion + 1));
+  store.set(job_keys::kWorldSize, "2");
+  RankEnvironment environment;
+  environment.rank = 1;
+  environment.world_size = 2;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const std::string reason = fmt::format(
+      "rank 1 on {} runs version {} of this program, but rank 0 version {}: build both "
+      "from the same sources",
+      host_name(), kJobVersion, kJobVersion + 1);
+  EXPECT_EQ(error_of([&] { meet(store, environment, deadline); }), reason);
+  EXPECT_EQ(store.try_get(job_keys::kRefusal), reason);  // for all other ranks
+}
+
+TEST(Rendezvous, RefusesAProgramThatDoesNotSayItsVersion) {
+  MemoryStore store;
+  store.set(job_keys::kWorldSize, "2");
+  RankEnvironment environment;
+  environment.rank = 1;
+  environment.world_size = 2;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  EXPECT_NE(error_of([&] { meet(store, environment, deadline); }).find("but rank 0 version 0"),
+            std::string::npos);
 }
 
 TEST_F(JobByHand, ExplainsADeadlockOnce) {

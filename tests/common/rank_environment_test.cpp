@@ -308,6 +308,73 @@ TEST(RankEnvironment, WhoLaunches) {
   EXPECT_TRUE(is_launcher(launching(3), from(task)));
 }
 
+LaunchOptions on_host(int node_rank, int nnodes, int ranks) {
+  LaunchOptions options = launching(ranks);
+  options.nnodes = nnodes;
+  options.node_rank = node_rank;
+  options.master_addr = "10.0.0.1";
+  return options;
+}
+
+TEST(RankEnvironment, SeveralHosts) {
+  EXPECT_TRUE(is_launcher(on_host(1, 2, 6), from({})));
+  EXPECT_TRUE(is_launcher(on_host(1, 2, 6), from(kBatchScript)));
+  LaunchOptions one = launching(3);
+  one.nnodes = 1;
+  EXPECT_TRUE(is_launcher(one, from({})));
+  // What its launcher has started is a rank, whether the program was told --ranks or knows itself.
+  const Variables rank{{"RANK", "4"},           {"WORLD_SIZE", "6"},
+                       {"LOCAL_RANK", "1"},     {"LOCAL_WORLD_SIZE", "3"},
+                       {"MASTER_PORT", "4711"}, {"MASTER_ADDR", "10.0.0.1"}};
+  for (const int ranks : {6, 0}) {
+    const LaunchOptions options = on_host(1, 2, ranks);
+    EXPECT_FALSE(is_launcher(options, from(rank)));
+    const RankEnvironment place = read(rank, options);
+    EXPECT_EQ(place.rank, 4);
+    EXPECT_EQ(place.local_rank, 1);
+    EXPECT_EQ(place.master_addr, "10.0.0.1");
+    EXPECT_EQ(place.bind_addr, "");  // whichever leads there
+    EXPECT_EQ(place.master_port, 4711);
+    EXPECT_FALSE(place.store_is_served);
+  }
+}
+
+TEST(RankEnvironment, SeveralHostsThatMakeNoSense) {
+  LaunchOptions options = launching(4);
+  options.node_rank = 1;
+  EXPECT_EQ(usage_error({}, options), "--node-rank 1 needs --nnodes: how many hosts there are");
+  EXPECT_EQ(usage_error({}, on_host(2, 2, 4)),
+            "--node-rank 2: with --nnodes 2, hosts are numbered 0 to 1");
+  EXPECT_EQ(usage_error({}, on_host(-1, 2, 4)),
+            "--nnodes 2 needs --node-rank: which of them this host is, from 0");
+  EXPECT_EQ(usage_error({}, on_host(0, 3, 4)),
+            "4 ranks on --nnodes 3: not the same number on every host; change one");
+  options = on_host(0, 2, 4);
+  options.master_addr = "";
+  EXPECT_EQ(usage_error({}, options),
+            "--nnodes 2 needs --master-addr: host 0's address, the same on every host");
+  options = on_host(0, 2, 4);
+  options.store = "folder";
+  EXPECT_EQ(usage_error({}, options),
+            "--nnodes 2: the hosts meet at --master-addr; leave out --store");
+  options = on_host(0, 2, 0);
+  options.rank = 0;
+  options.world_size = 4;
+  EXPECT_EQ(
+      usage_error({}, options),
+      "--nnodes starts this host's ranks, --rank and --world-size make this process one rank: "
+      "give one or the other");
+  try {
+    is_launcher(on_host(0, 2, 0), from({}));
+    ADD_FAILURE() << "no error";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "--nnodes 2 needs --ranks: how many there are on all hosts together");
+  }
+  EXPECT_EQ(usage_error(kOpenMpi, on_host(1, 2, 4)),
+            "--ranks 4 contradicts the environment: world size 2 by mpirun");
+}
+
 TEST(RankEnvironment, FirstHostOfSlurmsList) {
   EXPECT_EQ(first_host("node7"), "node7");
   EXPECT_EQ(first_host("node7,node8"), "node7");
