@@ -64,7 +64,7 @@ Options read_options(int argc, char** argv) {
       {.about = "Trains a LLaMA on several pipelines, and lets it tell a story.",
        .run_name = "hybrid",
        .batch = 1,
-       .steps = 300,
+       .steps = 350,
        .add_options = add_options,
        .kept = {"--waves"},
        .carried = {"--dp", "--pp", "--schedule"}});

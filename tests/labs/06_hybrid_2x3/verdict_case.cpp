@@ -29,7 +29,8 @@ double targets_in(const std::vector<TokenBatch>& batches) {
 /// Layers of each stage.
 Numbers layers(int pp) {
   const auto end = [pp](int stage) {
-    return static_cast<double>(pipeline_tests::kLayers * stage / pp);
+    const int64_t layer = pipeline_tests::kLayers * stage / pp;
+    return static_cast<double>(layer);
   };
   Numbers counts;
   for (int s = 0; s < pp; ++s) counts.push_back(end(s + 1) - end(s));

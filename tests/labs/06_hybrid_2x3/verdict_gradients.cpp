@@ -32,7 +32,7 @@ std::vector<Weighing> wrong_weighings(const StepCase& c, const Parts& p) {
   const auto waves = static_cast<double>(c.waves);
   const auto all = static_cast<double>(c.microbatches());
   const auto wave = [&c](size_t k) { return static_cast<int>(k) / c.wave; };
-  const auto wave_targets = [&c, &p, wave](size_t d, size_t k, bool everywhere) {
+  const auto wave_targets = [&p, wave](size_t d, size_t k, bool everywhere) {
     double sum = 0;
     for (size_t e = 0; e < p.targets.size(); ++e)
       for (size_t j = 0; j < p.targets[e].size(); ++j)

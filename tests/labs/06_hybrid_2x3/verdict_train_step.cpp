@@ -11,7 +11,6 @@
 namespace lab06 {
 namespace {
 
-using lab::OpKind;
 using lab::grading::Expected;
 using lab::grading::Functions;
 using lab::grading::GroupOptions;
