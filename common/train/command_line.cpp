@@ -209,6 +209,7 @@ TrainOptions parse_train_options(int argc, const char* const* argv, const Progra
   TrainOptions options = default_train_options();
   options.batch = info.batch;
   options.steps = info.steps;
+  options.checkpoint_every = info.checkpoint_every;
   const std::vector<const char*> arguments(argv, argv + argc);
   const std::set<std::string> given = parse_over(options, arguments, info);
   if (options.resume) {

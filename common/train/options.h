@@ -78,8 +78,9 @@ TrainOptions default_train_options();
 struct ProgramInfo {
   std::string about;  // first line of --help
   std::string run_name = "train";
-  int64_t batch = 3;    // default of --batch
-  int64_t steps = 700;  // default of --steps
+  int64_t batch = 3;               // default of --batch
+  int64_t steps = 700;             // default of --steps
+  int64_t checkpoint_every = 200;  // default of --checkpoint-every
   /// Adds options of its own; may be empty.
   std::function<void(CLI::App&)> add_options = {};
   /// Those of them that decide what a run computes: a resumed run has them from its checkpoint.

@@ -65,6 +65,7 @@ Options read_options(int argc, char** argv) {
        .run_name = "hybrid",
        .batch = 1,
        .steps = 350,
+       .checkpoint_every = 50,
        .add_options = add_options,
        .kept = {"--waves"},
        .carried = {"--dp", "--pp", "--schedule"}});
