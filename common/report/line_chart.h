@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/report/curve.h"
+#include "common/train/curve.h"
 
 namespace lab {
 

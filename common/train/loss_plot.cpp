@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/tensor/error.h"
+#include "common/train/curve.h"
 
 namespace lab {
 namespace {
@@ -27,11 +28,6 @@ constexpr const char* kStyle =
     ".smooth{fill:none;stroke:#1f5fa8;stroke-width:2.2;stroke-linejoin:round}"
     ".val{fill:none;stroke:#d9622b;stroke-width:1.6;stroke-dasharray:5 4}"
     ".dot{fill:#d9622b;stroke:#fff;stroke-width:1.2}";
-
-struct Point {
-  double x = 0.0;  // step
-  double y = 0.0;  // loss
-};
 
 struct Range {
   double low = 0.0;
@@ -66,43 +62,9 @@ std::string escape(const std::string& text) {
   return result;
 }
 
-// Means over equal groups, so that at most kMaxPoints remain.
-std::vector<Point> thin_out(const std::vector<Point>& points) {
-  const size_t group = (points.size() + kMaxPoints - 1) / kMaxPoints;
-  if (group <= 1) return points;
-  std::vector<Point> result;
-  for (size_t first = 0; first < points.size(); first += group) {
-    const size_t last = std::min(first + group, points.size());
-    Point mean;
-    for (size_t i = first; i < last; ++i) {
-      mean.x += points[i].x / static_cast<double>(last - first);
-      mean.y += points[i].y / static_cast<double>(last - first);
-    }
-    result.push_back(mean);
-  }
-  return result;
-}
-
-// Mean over a window around each point that is as wide on both sides, so that it lags nowhere.
-std::vector<Point> smooth(const std::vector<Point>& points) {
-  const auto count = static_cast<int64_t>(points.size());
-  const int64_t widest = std::max<int64_t>(count / 40, 2);
-  std::vector<double> sums = {0.0};
-  for (const Point& point : points) sums.push_back(sums.back() + point.y);
-  std::vector<Point> result = points;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t reach = std::min({widest, i, count - 1 - i});
-    const auto first = static_cast<size_t>(i - reach);
-    const auto last = static_cast<size_t>(i + reach + 1);
-    result[static_cast<size_t>(i)].y =
-        (sums[last] - sums[first]) / static_cast<double>(last - first);
-  }
-  return result;
-}
-
-std::string polyline(const std::vector<Point>& points, const Scale& scale, const char* style) {
+std::string polyline(const Curve& points, const Scale& scale, const char* style) {
   std::string text = fmt::format("<polyline class=\"{}\" points=\"", style);
-  for (const Point& point : points)
+  for (const CurvePoint& point : points)
     text += fmt::format("{:.1f},{:.1f} ", scale.x(point.x), scale.y(point.y));
   return text + "\"/>\n";
 }
@@ -167,20 +129,20 @@ std::vector<double> round_ticks(double low, double high, int count) {
 }
 
 std::string loss_plot_svg(std::span<const StepRecord> records, const std::string& title) {
-  std::vector<Point> training;
-  std::vector<Point> validation;
+  Curve training;
+  Curve validation;
   for (const StepRecord& record : records) {
     const auto step = static_cast<double>(record.step);
     training.push_back({step, record.loss});
     if (record.val_loss) validation.push_back({step, *record.val_loss});
   }
-  const std::vector<Point> raw = thin_out(training);
+  const Curve raw = thinned(training, kMaxPoints);
 
   Scale scale;
   scale.steps.high = training.empty() ? 10.0 : std::max(10.0, training.back().x);
   double highest = 0.1;
-  for (const Point& point : raw) highest = std::max(highest, point.y);
-  for (const Point& point : validation) highest = std::max(highest, point.y);
+  for (const CurvePoint& point : raw) highest = std::max(highest, point.y);
+  for (const CurvePoint& point : validation) highest = std::max(highest, point.y);
   scale.losses.high = highest * 1.04;  // the axis begins at 0, the best possible loss
 
   std::string svg = fmt::format(
@@ -190,9 +152,9 @@ std::string loss_plot_svg(std::span<const StepRecord> records, const std::string
       kWidth, kHeight, escape(title), kStyle);
   svg += label(kLeft, 30, "start", title, " class=\"title\"");
   svg += axes(scale) + legend(!validation.empty());
-  svg += polyline(raw, scale, "raw") + polyline(smooth(raw), scale, "smooth");
+  svg += polyline(raw, scale, "raw") + polyline(running_mean(raw), scale, "smooth");
   svg += polyline(validation, scale, "val");
-  for (const Point& point : validation)
+  for (const CurvePoint& point : validation)
     svg += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"/>\n",
                        scale.x(point.x), scale.y(point.y));
   return svg + "</svg>\n";

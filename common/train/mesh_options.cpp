@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "common/comm/rank_snapshot.h"
 #include "common/train/main_guard.h"
 
 namespace lab {
@@ -102,12 +103,6 @@ void settle_mesh(MeshOptions& options, LaunchOptions& launch, TrainOptions& trai
   complete_config(train.config_file, "microbatches", options.microbatches);
   train.program["--dp"] = fmt::format("{}", options.dp);  // a resumed run has the same
   train.program["--pp"] = fmt::format("{}", options.pp);
-}
-
-void agree_on_mesh(Job& job, const MeshOptions& options) {
-  job.agree("option dp", fmt::format("{}", options.dp));
-  job.agree("option pp", fmt::format("{}", options.pp));
-  job.agree("option waves", fmt::format("{}", options.waves));
 }
 
 }  // namespace lab

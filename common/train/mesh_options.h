@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "common/launch/job.h"
 #include "common/launch/rank_environment.h"
 #include "common/train/options.h"
 
@@ -34,8 +33,5 @@ void add_mesh_options(CLI::App& app, MeshOptions& options);
 /// Throws UsageError: a world that is not dp * pp ranks large; a resumed run that would read
 /// another number of microbatches a step.
 void settle_mesh(MeshOptions& options, LaunchOptions& launch, TrainOptions& train);
-
-/// Throws Error on every rank unless all have the same.
-void agree_on_mesh(Job& job, const MeshOptions& options);
 
 }  // namespace lab

@@ -57,8 +57,11 @@ int launch_training(const LaunchOptions& launch_options, const RestartOptions& r
   bool resumes = options.resume;
   for (int attempt = 0;; ++attempt) {
     const int exit_code = launch(launch_options, arguments);
-    if (!can_be_mended_by_a_restart(exit_code) || attempt == restarts.max_restarts)
+    if (!can_be_mended_by_a_restart(exit_code) || attempt == restarts.max_restarts) {
+      std::error_code ignored;
+      fs::remove(folder, ignored);  // does nothing if something is in it
       return exit_code;
+    }
     const auto checkpoints = list_checkpoints(folder);
     if (!checkpoints.empty() && load_training_state(checkpoints.back()).step >= options.steps) {
       fmt::print(stderr, "no restart: the run has done all its {} steps\n", options.steps);

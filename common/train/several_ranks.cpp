@@ -9,12 +9,14 @@
 namespace lab {
 
 void agree_on_options(Job& job, const TrainOptions& options) {
-  constexpr std::array<std::string_view, 6> kOwnAffair = {"threads", "data",   "tokenizer",
-                                                          "cache",   "prompt", "story_tokens"};
+  constexpr std::array<std::string_view, 7> kOwnAffair = {
+      "threads", "data", "tokenizer", "cache", "prompt", "story_tokens", "program"};
   const nlohmann::json values = options_to_json(options);
   for (const auto& [name, value] : values.items())
     if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end())
       job.agree("option " + name, value.dump());
+  for (const auto& [name, value] : options.program)
+    job.agree("option " + name.substr(name.find_first_not_of('-')), value);
   job.agree("option resume", options.resume ? "yes" : "no");
 }
 

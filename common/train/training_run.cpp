@@ -38,10 +38,11 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, int64_t s
 TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts, Books books)
     : options_(options), parts_(parts), books_(books), tokenizer_(copy_tokenizer(parts.tokenizer)) {
   if (options_.resume)
-    resume();
+    folder_ = options_.out;
   else if (books_ == Books::kKept)
     folder_ = make_run_folder(options_.out, source_folder() / "runs", options_.run_name);
-  if (books_ == Books::kKept && !options_.resume) lock_.emplace(folder_);
+  if (books_ == Books::kKept) lock_.emplace(folder_);
+  if (options_.resume) resume();
   state_.options = options_;
   state_.data_fingerprint = parts_.data.fingerprint();
   seconds_before_ = state_.seconds;
@@ -63,11 +64,7 @@ TrainingRun::~TrainingRun() {
 }
 
 void TrainingRun::resume() {
-  folder_ = options_.out;
-  if (books_ == Books::kKept) {
-    lock_.emplace(folder_);
-    remove_unfinished_checkpoints(folder_);
-  }
+  if (books_ == Books::kKept) remove_unfinished_checkpoints(folder_);
   const std::filesystem::path checkpoint = find_checkpoint(folder_);
   state_ = load_training_state(checkpoint);
   require(state_.data_fingerprint == parts_.data.fingerprint(),

@@ -89,7 +89,8 @@ using LossFunction = lab05::LossFunction;
 /// left over from before do not matter.
 /// Messages: those of the schedule once per wave, those of total_targets, and a single all_reduce
 /// of stage.gradients() among the replicas of the stage. It is posted when the stage has done its
-/// own last backward: it waits for the other replicas, but not for other stages.
+/// own last backward: it waits for the other replicas, but not for other stages. (With a single
+/// pipeline there is nobody to add up with, and it may be left out.)
 /// Returns, on a last stage, this pipeline's part of the mean loss: the sum of the cross-entropies
 /// of its microbatches, divided by all targets of the step. Elsewhere 0.
 ///

@@ -89,7 +89,6 @@ int train(Job& job, const Options& all_options) {
 
   // The mesh. New: this rank's place among pipelines and stages, and its two groups.
   const MeshOptions& shape = all_options.mesh;
-  agree_on_mesh(job, shape);
   const Schedule schedule = make_schedule(shape);
   agree_on_schedule(job, schedule);
   lab06::Mesh mesh = lab06::make_mesh(world, shape.dp, shape.pp);

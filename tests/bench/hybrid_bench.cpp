@@ -20,6 +20,7 @@
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"
 #include "labs/06_hybrid_2x3/hybrid_2x3.h"
+#include "tests/bench/all_reduce_time.h"
 #include "tests/bench/matmul_rate.h"
 #include "tests/bench/random_batches.h"
 
@@ -37,14 +38,6 @@ struct Options {
   int rounds = 5;
   int steps = 2;  // per round
 };
-
-/// Seconds that this rank has spent in all_reduce since its record began.
-double seconds_in_all_reduce(const FlightRecorder& recorder) {
-  int64_t sum_ns = 0;
-  for (const OpRecord& op : recorder.history())
-    if (op.kind == OpKind::kAllReduce) sum_ns += op.done_ns - op.posted_ns;
-  return static_cast<double>(sum_ns) * 1e-9;
-}
 
 void compare(const Options& options, int m, Job& job, lab06::Mesh& mesh) {
   ProcessGroup& world = job.world();

@@ -17,6 +17,7 @@
 #include "common/model/split.h"
 #include "common/optim/optimizer.h"
 #include "common/pipeline/schedule.h"
+#include "common/plan/shared_cores.h"
 #include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 #include "common/train/main_guard.h"
@@ -26,7 +27,6 @@
 #include "labs/05_microbatches/microbatches.h"
 #include "tests/bench/matmul_rate.h"
 #include "tests/bench/random_batches.h"
-#include "tests/bench/shared_cores.h"
 
 namespace lab::bench {
 namespace {
@@ -141,7 +141,8 @@ double bound(const LlamaConfig& config, const std::vector<StageSpan>& spans, con
     costs.push_back({.forward = layers, .backward = 2 * layers});
     work += 3 * layers * plan.microbatches;
   }
-  return waves * work / cores / (waves * time_on_shared_cores(plan, costs, cores));
+  return waves * work / cores /
+         (waves * std::ranges::max(ends_on_shared_cores(plan, costs, cores)));
 }
 
 void compare(const Options& options, int m, Job& job) {

@@ -17,6 +17,7 @@
 #include "common/train/main_guard.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
+#include "tests/bench/all_reduce_time.h"
 #include "tests/bench/matmul_rate.h"
 #include "tests/bench/random_batches.h"
 
@@ -31,14 +32,6 @@ struct Options {
   int rounds = 5;
   int steps = 3;  // per round
 };
-
-/// Seconds that this rank has spent in all_reduce since its record began.
-double seconds_in_all_reduce(const FlightRecorder& recorder) {
-  int64_t sum_ns = 0;
-  for (const OpRecord& op : recorder.history())
-    if (op.kind == OpKind::kAllReduce) sum_ns += op.done_ns - op.posted_ns;
-  return static_cast<double>(sum_ns) * 1e-9;
-}
 
 int run(int argc, char** argv) {
   Options options;

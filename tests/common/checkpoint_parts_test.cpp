@@ -4,79 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "common/io/safetensors.h"
-#include "common/model/split.h"
 #include "common/train/checkpoint_folder.h"
-#include "common/train/checkpoint_tensors.h"
+#include "tests/common/checkpoint_parts_run.h"
 #include "tests/common/error_of.h"
 #include "tests/common/file_size_limit.h"
-#include "tests/common/simulated_job.h"
-#include "tests/common/temp_folder.h"
-#include "tests/common/tiny_training.h"
+#include "tests/common/raw_files.h"
 
 namespace lab {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr uint64_t kSeed = 3;
-
-LlamaConfig three_layers() {
-  LlamaConfig config = tiny_config();
-  config.layers = 3;
-  return config;
-}
-
-StageSpan span_of(int stage, int stages) {
-  const std::vector<int64_t> one_each(static_cast<size_t>(stages), 3 / stages);
-  std::vector<int64_t> counts = one_each;
-  counts[0] += 3 % stages;
-  return spans_of(three_layers(), counts)[static_cast<size_t>(stage)];
-}
-
-TrainingState state_after(int64_t step) {
-  return {.step = step, .options = default_train_options()};
-}
-
-/// A stage, and an Adam whose moments depend on the weights only: as if both had been trained.
-struct Trained {
-  Trained(int stage, int stages, uint64_t seed = kSeed)
-      : model(three_layers(), span_of(stage, stages), Device::kCpu, seed),
-        adam(model.parameters().numel(), {}, lab01::adam_update) {
-    for (const auto& [name, state] : adam.state())
-      for (int64_t i = 0; i < state.numel(); ++i)
-        state.data()[i] = model.parameters().data()[i] * (name == "exp_avg" ? 0.5F : 0.25F);
-  }
-
-  std::vector<SavedGroup> groups() const { return saved_tensors(model, adam); }
-
-  LlamaStage model;
-  Adam adam;
-};
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
-
-bool same(const Trained& a, const Trained& b) {
-  return same_bits(a.model.parameters(), b.model.parameters()) &&
-         same_bits(a.adam.state()[0].value, b.adam.state()[0].value) &&
-         same_bits(a.adam.state()[1].value, b.adam.state()[1].value);
-}
-
-std::string read_all(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_all(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
+using namespace checkpoint_parts;
 
 /// The numbers of a safetensors file, without its header.
 std::string numbers_in(const fs::path& path) {
@@ -85,71 +25,6 @@ std::string numbers_in(const fs::path& path) {
   std::memcpy(&length, bytes.data(), sizeof length);
   return bytes.substr(sizeof length + length);
 }
-
-std::vector<std::string> files_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-struct Mesh {
-  int replicas;
-  int stages;
-  int ranks() const { return replicas * stages; }
-};
-
-class CheckpointPartsTest : public testing::Test {
- protected:
-  struct Settings {
-    int64_t step = 1;
-    int broken_rank = -1;   // cannot write: two of its tensors have one name
-    int distant_rank = -1;  // does not see the folder
-    std::string tokenizer = "bytes of it";
-  };
-
-  /// Saves the model with the ranks of `mesh`. Returns what went wrong, rank by rank.
-  SimulationReport save(const Mesh& mesh, const Settings& settings) {
-    return simulate({.ranks = mesh.ranks(), .shuffle_ranks = true}, [&](ProcessGroup& world) {
-      const RankOfModel rank = RankOfModel::in_mesh(world, mesh.stages);
-      const Trained trained(rank.stage, rank.stages);
-      auto groups = trained.groups();
-      if (world.rank() == settings.broken_rank)
-        for (SavedGroup& group : groups) group.tensors[1].name = group.tensors[0].name;
-      const TrainingState state = state_after(settings.step);
-      const bool distant = world.rank() == settings.distant_rank;
-      const fs::path saved = save_checkpoint_parts(
-          world.rank() == 0 ? run_ : fs::path(), rank, state, trained.model.config(), groups,
-          {settings.tokenizer, 1, 2}, [&](const fs::path& file, const std::string& token) {
-            EXPECT_TRUE(sees_file(file, token));
-            EXPECT_FALSE(sees_file(file, token + "x"));
-            return !distant;
-          });
-      EXPECT_EQ(saved, run_ / checkpoint_name(settings.step)) << "on every rank";
-    });
-  }
-
-  fs::path saved(const Mesh& mesh, int64_t step = 1) {
-    const SimulationReport report = save(mesh, {.step = step});
-    EXPECT_TRUE(report.succeeded()) << explain(report);
-    return run_ / checkpoint_name(step);
-  }
-
-  /// The stage of another cut as a checkpoint has it.
-  static Trained loaded(const fs::path& checkpoint, int stage, int stages) {
-    Trained trained(stage, stages, /*seed=*/99);
-    load_for_training(checkpoint, trained.model, trained.adam);
-    return trained;
-  }
-
-  static std::string load_error(const fs::path& checkpoint) {
-    return error_of([&] { load_model(checkpoint); });
-  }
-
-  TempFolder folder_;
-  fs::path run_ = folder_.path() / "run";
-};
 
 TEST_F(CheckpointPartsTest, AnyNumberOfRanksWritesWhatAnyOtherReads) {
   for (const Mesh mesh : {Mesh{1, 3}, Mesh{2, 3}, Mesh{2, 1}, Mesh{3, 2}, Mesh{1, 1}}) {
@@ -365,99 +240,6 @@ TEST_F(CheckpointPartsTest, AMissingOrDamagedPartIsNamedAndOnlyNeededOnesAreRead
   const std::string index = "model.safetensors.index.json";
   write_all(checkpoint / index, read_all(checkpoint / index) + " ");
   EXPECT_TRUE(contains(load_error(checkpoint), index + " is damaged"));
-}
-
-// A sharded model as somebody else has made it.
-class ForeignPartsTest : public CheckpointPartsTest {
- protected:
-  void SetUp() override {
-    checkpoint_ = saved({1, 3});
-    for (const std::string& file : files_in(checkpoint_))
-      if (file.starts_with("optimizer") || file == "checksums.json" || file == "training.json")
-        fs::remove(checkpoint_ / file);
-  }
-
-  nlohmann::json index() const { return nlohmann::json::parse(read_all(index_path())); }
-  void set_index(const nlohmann::json& json) const { write_all(index_path(), json.dump()); }
-  fs::path index_path() const { return checkpoint_ / "model.safetensors.index.json"; }
-
-  /// Loads with a changed index or part, and puts the index back.
-  void expect_error(const std::string& reason) const {
-    const std::string error = load_error(checkpoint_);
-    EXPECT_TRUE(contains(error, reason)) << error;
-    EXPECT_FALSE(contains(error, "\n")) << error;
-  }
-
-  fs::path checkpoint_;
-  const std::string head_ = "lm_head.weight";
-  const std::string first_ = "model-00001-of-00003.safetensors";
-  const std::string last_ = "model-00003-of-00003.safetensors";
-};
-
-TEST_F(ForeignPartsTest, Opens) {
-  EXPECT_TRUE(same_bits(load_model(checkpoint_).parameters(), Trained(0, 1).model.parameters()));
-}
-
-TEST_F(ForeignPartsTest, AnIndexThatIsWrongIsRefused) {
-  const nlohmann::json good = index();
-  nlohmann::json wrong = good;
-  wrong["weight_map"][head_] = first_;
-  set_index(wrong);
-  expect_error(first_ + ": has no tensor \"lm_head.weight\", though");
-  wrong = good;
-  wrong["weight_map"].erase(head_);
-  set_index(wrong);
-  expect_error("lm_head.weight");
-  wrong = good;
-  wrong["weight_map"]["model.layers.7.mlp.up_proj.weight"] = last_;
-  set_index(wrong);
-  expect_error(last_ + ": has no tensor \"model.layers.7");
-  wrong = good;
-  wrong = good;
-  wrong["weight_map"]["another"] = "model-00004-of-00004.safetensors";
-  set_index(wrong);
-  expect_error("model-00004-of-00004.safetensors is missing");
-  for (const char* file :
-       {"../model.safetensors", "/etc/x.safetensors", "", "x.bin", ".safetensors"}) {
-    wrong["weight_map"][head_] = file;
-    set_index(wrong);
-    expect_error("must be a .safetensors file in the same folder");
-  }
-  wrong["weight_map"] = {1, 2};
-  set_index(wrong);
-  expect_error("weight_map");
-  set_index(nlohmann::json::object());
-  expect_error("weight_map");
-  write_all(index_path(), "{\"weight_map\": {");
-  expect_error("not valid JSON");
-}
-
-TEST_F(ForeignPartsTest, ATensorInTwoPartsIsRefused) {
-  const Safetensors part = read_safetensors(checkpoint_ / first_);
-  std::vector<NamedTensor> tensors;
-  for (const auto& [name, value] : part.tensors) tensors.push_back({name, value});
-  tensors.push_back({head_, Tensor::zeros({11, 16})});
-  write_safetensors(checkpoint_ / first_, tensors);
-  expect_error(first_ + ": holds tensor \"lm_head.weight\" a second time");
-}
-
-TEST_F(ForeignPartsTest, ATruncatedPartIsRefused) {
-  const std::string whole = read_all(checkpoint_ / last_);
-  for (const size_t length : {size_t{0}, size_t{7}, size_t{100}, whole.size() - 1}) {
-    write_all(checkpoint_ / last_, whole.substr(0, length));
-    expect_error(last_);
-  }
-}
-
-TEST_F(ForeignPartsTest, ASmallerModelOpensOnlyWithItsOwnConfig) {
-  auto config = nlohmann::json::parse(read_all(checkpoint_ / "config.json"));
-  config["num_hidden_layers"] = 2;
-  write_all(checkpoint_ / "config.json", config.dump());
-  expect_error("does not belong to a model of this kind and size");
-  config["num_hidden_layers"] = 4096;
-  config["intermediate_size"] = 1 << 18;
-  write_all(checkpoint_ / "config.json", config.dump());
-  expect_error("describes a model of");
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/io/safetensors.h"
@@ -12,6 +11,7 @@
 #include "common/train/checkpoint_folder.h"
 #include "common/train/config_json.h"
 #include "tests/common/file_size_limit.h"
+#include "tests/common/raw_files.h"
 #include "tests/common/temp_folder.h"
 #include "tests/common/tiny_training.h"
 
@@ -19,15 +19,6 @@ namespace lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_all(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_all(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;

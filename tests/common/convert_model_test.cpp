@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/data/tokenizer.h"
@@ -17,6 +16,7 @@
 #include "tests/common/error_of.h"
 #include "tests/common/file_size_limit.h"
 #include "tests/common/llama2c_model.h"
+#include "tests/common/raw_files.h"
 #include "tests/common/temp_folder.h"
 #include "tests/common/tiny_training.h"
 
@@ -24,15 +24,6 @@ namespace lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_all(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void write_all(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
 
 /// Heads of width 6, so that pairs and halves differ; norms and angles as llama2.c has them.
 LlamaConfig config_of(int64_t kv_heads, bool tied) {

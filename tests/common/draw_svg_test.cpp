@@ -4,35 +4,11 @@
 #include "common/pipeline/draw.h"
 #include "common/pipeline/simulate.h"
 #include "tests/common/error_of.h"
+#include "tests/common/markup.h"
 #include "tests/common/pipeline_plans.h"
 
 namespace lab {
 namespace {
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t times = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++times;
-  return times;
-}
-
-// Every element that is opened is closed, in the right order. Empty if so.
-std::string first_fault(const std::string& svg) {
-  std::vector<std::string> open;
-  for (size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
-    const size_t end = svg.find_first_of("<>", at + 1);
-    if (end == std::string::npos || svg[end] == '<') return "a tag that is not closed";
-    const std::string tag = svg.substr(at + 1, end - at - 1);
-    const std::string name = tag.substr(0, tag.find_first_of(" /", 1));
-    if (count(tag, "\"") % 2 != 0) return "an odd number of quotes in " + tag;
-    if (tag.starts_with('/')) {
-      if (open.empty() || tag != "/" + open.back()) return "closed but not opened: " + tag;
-      open.pop_back();
-    } else if (!tag.ends_with('/')) {
-      open.push_back(name);
-    }
-  }
-  return open.empty() ? "" : "never closed: " + open.back();
-}
 
 double width_of(const std::string& svg) { return std::stod(svg.substr(svg.find("width=\"") + 7)); }
 

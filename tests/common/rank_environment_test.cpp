@@ -3,48 +3,19 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 
 #include "common/launch/launcher_variables.h"
 #include "common/train/main_guard.h"
+#include "tests/common/rank_variables.h"
 
 namespace lab {
 namespace {
-
-using Variables = std::map<std::string, std::string>;
-
-GetVariable from(const Variables& variables) {
-  return [&variables](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-}
-
-RankEnvironment read(const Variables& variables, const LaunchOptions& options = {}) {
-  return read_rank_environment(options, from(variables));
-}
-
-std::string usage_error(const Variables& variables, const LaunchOptions& options = {}) {
-  try {
-    const RankEnvironment place = read(variables, options);
-    return fmt::format("no error: rank {} of {}", place.rank, place.world_size);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-}
 
 LaunchOptions by_hand(int rank, int world_size) {
   LaunchOptions options;
   options.rank = rank;
   options.world_size = world_size;
-  return options;
-}
-
-LaunchOptions launching(int ranks) {
-  LaunchOptions options;
-  options.ranks = ranks;
   return options;
 }
 
@@ -79,25 +50,6 @@ const Variables kTorchrun{{"RANK", "2"},
                           {"TORCHELASTIC_RUN_ID", "none"},
                           {"TORCHELASTIC_RESTART_COUNT", "0"},
                           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-const Variables kSrun{
-    {"SLURM_JOB_ID", "4711"},      {"SLURM_STEP_ID", "0"},
-    {"SLURM_PROCID", "3"},         {"SLURM_STEP_NUM_TASKS", "4"},
-    {"SLURM_NTASKS", "8"},         {"SLURM_LOCALID", "1"},
-    {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_NODELIST", "gpu[003-004],login1"}};
-const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
-                         {"OMPI_COMM_WORLD_SIZE", "2"},
-                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                         {"PMIX_NAMESPACE", "1970405377"}};
-const Variables kBatchScript{{"SLURM_JOB_ID", "4711"}, {"SLURM_PROCID", "0"},
-                             {"SLURM_NTASKS", "8"},    {"SLURM_LOCALID", "0"},
-                             {"SLURM_NNODES", "2"},    {"SLURM_JOB_NODELIST", "gpu[003-004]"}};
-
-Variables with(Variables variables, const Variables& more) {
-  for (const auto& [name, value] : more) variables[name] = value;
-  return variables;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     RankEnvironment, Places,
     testing::Values(Place{"Nothing", {}, 0, 1, 0, "127.0.0.1", "one process"},
@@ -296,85 +248,6 @@ TEST(RankEnvironment, WhatALauncherDoesNotSay) {
             "it to a port that is free on rank 0's machine");
 }
 
-TEST(RankEnvironment, WhoLaunches) {
-  EXPECT_FALSE(is_launcher({}, from({})));
-  EXPECT_TRUE(is_launcher(launching(3), from({})));
-  EXPECT_FALSE(is_launcher(launching(1), from({})));
-  const Variables own{{"RANK", "0"}, {"WORLD_SIZE", "3"}};
-  EXPECT_FALSE(is_launcher(launching(3), from(own)));
-  EXPECT_THROW(is_launcher(launching(2), from(own)), UsageError);
-  EXPECT_TRUE(is_launcher(launching(3), from(kBatchScript)));
-  const Variables task = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}});
-  EXPECT_TRUE(is_launcher(launching(3), from(task)));
-}
-
-LaunchOptions on_host(int node_rank, int nnodes, int ranks) {
-  LaunchOptions options = launching(ranks);
-  options.nnodes = nnodes;
-  options.node_rank = node_rank;
-  options.master_addr = "10.0.0.1";
-  return options;
-}
-
-TEST(RankEnvironment, SeveralHosts) {
-  EXPECT_TRUE(is_launcher(on_host(1, 2, 6), from({})));
-  EXPECT_TRUE(is_launcher(on_host(1, 2, 6), from(kBatchScript)));
-  LaunchOptions one = launching(3);
-  one.nnodes = 1;
-  EXPECT_TRUE(is_launcher(one, from({})));
-  // What its launcher has started is a rank, whether the program was told --ranks or knows itself.
-  const Variables rank{{"RANK", "4"},           {"WORLD_SIZE", "6"},
-                       {"LOCAL_RANK", "1"},     {"LOCAL_WORLD_SIZE", "3"},
-                       {"MASTER_PORT", "4711"}, {"MASTER_ADDR", "10.0.0.1"}};
-  for (const int ranks : {6, 0}) {
-    const LaunchOptions options = on_host(1, 2, ranks);
-    EXPECT_FALSE(is_launcher(options, from(rank)));
-    const RankEnvironment place = read(rank, options);
-    EXPECT_EQ(place.rank, 4);
-    EXPECT_EQ(place.local_rank, 1);
-    EXPECT_EQ(place.master_addr, "10.0.0.1");
-    EXPECT_EQ(place.bind_addr, "");  // whichever leads there
-    EXPECT_EQ(place.master_port, 4711);
-    EXPECT_FALSE(place.store_is_served);
-  }
-}
-
-TEST(RankEnvironment, SeveralHostsThatMakeNoSense) {
-  LaunchOptions options = launching(4);
-  options.node_rank = 1;
-  EXPECT_EQ(usage_error({}, options), "--node-rank 1 needs --nnodes: how many hosts there are");
-  EXPECT_EQ(usage_error({}, on_host(2, 2, 4)),
-            "--node-rank 2: with --nnodes 2, hosts are numbered 0 to 1");
-  EXPECT_EQ(usage_error({}, on_host(-1, 2, 4)),
-            "--nnodes 2 needs --node-rank: which of them this host is, from 0");
-  EXPECT_EQ(usage_error({}, on_host(0, 3, 4)),
-            "4 ranks on --nnodes 3: not the same number on every host; change one");
-  options = on_host(0, 2, 4);
-  options.master_addr = "";
-  EXPECT_EQ(usage_error({}, options),
-            "--nnodes 2 needs --master-addr: host 0's address, the same on every host");
-  options = on_host(0, 2, 4);
-  options.store = "folder";
-  EXPECT_EQ(usage_error({}, options),
-            "--nnodes 2: the hosts meet at --master-addr; leave out --store");
-  options = on_host(0, 2, 0);
-  options.rank = 0;
-  options.world_size = 4;
-  EXPECT_EQ(
-      usage_error({}, options),
-      "--nnodes starts this host's ranks, --rank and --world-size make this process one rank: "
-      "give one or the other");
-  try {
-    is_launcher(on_host(0, 2, 0), from({}));
-    ADD_FAILURE() << "no error";
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "--nnodes 2 needs --ranks: how many there are on all hosts together");
-  }
-  EXPECT_EQ(usage_error(kOpenMpi, on_host(1, 2, 4)),
-            "--ranks 4 contradicts the environment: world size 2 by mpirun");
-}
-
 TEST(RankEnvironment, FirstHostOfSlurmsList) {
   EXPECT_EQ(first_host("node7"), "node7");
   EXPECT_EQ(first_host("node7,node8"), "node7");
@@ -382,32 +255,6 @@ TEST(RankEnvironment, FirstHostOfSlurmsList) {
   EXPECT_EQ(first_host("rack[2,4]-node[1-2]"), "rack2-node1");
   EXPECT_EQ(first_host("node[003"), "");
   EXPECT_EQ(first_host(""), "");
-}
-
-std::string parse_error(const std::vector<std::string>& arguments) {
-  LaunchOptions options;
-  CLI::App app;
-  add_launch_options(app, options);
-  std::vector<const char*> argv{"program"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  try {
-    parse_command_line(app, static_cast<int>(argv.size()), argv.data());
-    return "no error";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-}
-
-TEST(RankEnvironment, CommandLineRanges) {
-  EXPECT_EQ(parse_error({"--rank", "0", "--world-size", "64"}), "no error");
-  EXPECT_EQ(parse_error({"--ranks", "0"}),
-            "--ranks: 0 does not lie between 1 and 64 (--help lists the options)");
-  EXPECT_EQ(parse_error({"--world-size", "0"}),
-            "--world-size: 0 does not lie between 1 and 64 (--help lists the options)");
-  EXPECT_EQ(parse_error({"--rank", "-1"}),
-            "--rank: -1 does not lie between 0 and 63 (--help lists the options)");
-  EXPECT_EQ(parse_error({"--master-port", "65536"}),
-            "--master-port: 65536 does not lie between 1 and 65535 (--help lists the options)");
 }
 
 }  // namespace

@@ -10,21 +10,15 @@
 #include <random>
 
 #include "common/tensor/error.h"
+#include "tests/common/raw_files.h"
 #include "tests/common/temp_folder.h"
 
 namespace lab {
 namespace {
 
-std::string read_all(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 class SafetensorsTest : public testing::Test {
  protected:
-  void write_raw(const std::string& bytes) {
-    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
-  }
+  void write_raw(const std::string& bytes) { write_all(path_, bytes); }
 
   // A file with this header and this many bytes of data.
   void write_with_header(const std::string& header, size_t data_bytes) {

@@ -1,5 +1,5 @@
 // A measured quantity over a run, made small enough for a picture.
-#include "common/report/curve.h"
+#include "common/train/curve.h"
 
 #include <algorithm>
 #include <cmath>
