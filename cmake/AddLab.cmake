@@ -15,6 +15,13 @@
 #
 # add_lab(00 warmup UNGRADED) has the programs only.
 #
+# add_lab(01cuda kernels CUDA) is graded only: its implementation is kernels.cu, and no program of
+# its own shows it. Rank programs contain the emulation of CUDA (and emulated*.cpp of the lab's
+# tests). Where there is a CUDA Toolkit, those of the solution and the student also exist for a GPU,
+# with gpu*.cpp in the place of emulated*.cpp:
+#   lab01cuda_rank_IMPLEMENTATION_gpu   what LAB_TEST_DEVICE=cuda lets the verdict run
+# Without the emulation such a lab has no tests but those on a GPU.
+#
 # One verdict test, lab01_verdict, judges them all. Students' code is never part of the default
 # build, so a lab that does not compile stops nothing else; building is a fixture of the tests.
 #
@@ -24,17 +31,22 @@
 #   starter01   starter01.1a ...: what nobody has written yet fails by naming its TODO
 #   mutant01    mutant01.NAME: a wrong solution fails, with the message meant for it (and, with
 #               LAB_MUTANTS=full in the environment, in no other task)
+#   gpu         gpu.lab01cuda.C1 ...: the solution of a CUDA lab on this machine's GPU
 
 include(BuildTest)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 function(add_lab number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "UNGRADED" "" "BUILDS_ON")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "UNGRADED;CUDA" "" "BUILDS_ON")
   set(lab lab${number})
   set(folder ${number}_${name})
-  set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.cpp)
-  set(starter labs/${folder}/${name}.cpp)
+  set(extension cpp)
+  if(arg_CUDA)
+    set(extension cu)
+  endif()
+  set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.${extension})
+  set(starter labs/${folder}/${name}.${extension})
 
   # The code of the labs that it builds on.
   add_library(${lab}_base INTERFACE)
@@ -51,14 +63,22 @@ function(add_lab number name)
 
   lab_read_tasks(${folder} tasks)
   lab_add_test_sources(${lab} ${folder})
+  if(arg_CUDA)
+    lab_add_gpu_tests(${lab} ${folder} ${solution} ${starter} "${tasks}")
+    if(NOT LAB_EMULATION)
+      return()
+    endif()
+  endif()
   lab_add_implementation(${lab} ${folder} solution ${solution})
   lab_add_implementation(${lab} ${folder} student ${CMAKE_SOURCE_DIR}/${starter})
   target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
   target_compile_options(${lab}_code_student PRIVATE -Wall)
-  lab_add_program(${lab} ${folder} solution CODE solution BASE ${lab}_base)
-  lab_add_program(${lab} ${folder} student CODE student BASE ${lab}_base)
-  if(arg_BUILDS_ON)
-    lab_add_program(${lab} ${folder} mine CODE student BASE ${lab}_base_mine)
+  if(NOT arg_CUDA)
+    lab_add_program(${lab} ${folder} solution CODE solution BASE ${lab}_base)
+    lab_add_program(${lab} ${folder} student CODE student BASE ${lab}_base)
+    if(arg_BUILDS_ON)
+      lab_add_program(${lab} ${folder} mine CODE student BASE ${lab}_base_mine)
+    endif()
   endif()
 
   # Nothing of a lab can be tested without these.
@@ -131,11 +151,12 @@ function(lab_read_tasks folder result)
 endfunction()
 
 # The test sources of a lab, compiled once for all implementations: rank*.cpp, given*.cpp,
-# partly_given*.cpp and verdict*.cpp of tests/labs/FOLDER, and helpers under any other name.
+# partly_given*.cpp, verdict*.cpp, emulated*.cpp and gpu*.cpp of tests/labs/FOLDER, and helpers under
+# any other name.
 function(lab_add_test_sources lab folder)
   set(tests ${CMAKE_SOURCE_DIR}/tests/labs)
   file(GLOB sources CONFIGURE_DEPENDS ${tests}/${folder}/*.cpp)
-  foreach(kind IN ITEMS rank given partly_given verdict)
+  foreach(kind IN ITEMS rank given partly_given verdict emulated gpu)
     set(${kind}_sources ${sources})
     list(FILTER ${kind}_sources INCLUDE REGEX "/${kind}[^/]*$")
     list(REMOVE_ITEM sources ${${kind}_sources})
@@ -147,7 +168,7 @@ function(lab_add_test_sources lab folder)
   else()
     add_library(${lab}_test_helpers INTERFACE)
   endif()
-  foreach(kind IN ITEMS rank given partly_given)
+  foreach(kind IN ITEMS rank given partly_given emulated gpu)
     if(${kind}_sources)
       add_library(${lab}_test_${kind} OBJECT EXCLUDE_FROM_ALL ${${kind}_sources})
       target_link_libraries(${lab}_test_${kind} PUBLIC lab_grading PRIVATE lab_warnings)
@@ -162,10 +183,21 @@ endfunction()
 # One implementation: its code, its rank programs, and the target LAB_ranks_IMPLEMENTATION that
 # builds these.
 function(lab_add_implementation lab folder implementation source)
-  add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL ${source})
+  set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>)
+  set(emulated OFF)
+  if(source MATCHES "[.]cu$")
+    set(emulated ON)
+    lab_emulate_cuda(${lab}_code_${implementation} OBJECT ${source})
+    # It asks for all warnings; add_lab does so for the solution only.
+    get_target_property(libraries ${lab}_code_${implementation} LINK_LIBRARIES)
+    list(REMOVE_ITEM libraries lab_warnings)
+    set_target_properties(${lab}_code_${implementation} PROPERTIES LINK_LIBRARIES "${libraries}")
+    list(APPEND objects $<TARGET_OBJECTS:${lab}_test_emulated>)
+  else()
+    add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL ${source})
+  endif()
   target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
 
-  set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>)
   set(programs ${lab}_rank_${implementation})
   add_executable(${lab}_rank_${implementation} EXCLUDE_FROM_ALL ${objects})
   foreach(given IN ITEMS given partly_given)
@@ -177,9 +209,42 @@ function(lab_add_implementation lab folder implementation source)
   endforeach()
   foreach(program IN LISTS programs)
     target_link_libraries(${program} PRIVATE ${lab}_test_helpers ${lab}_base lab_grading)
-    set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+    set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX LAB_EMULATED ${emulated})
   endforeach()
   add_custom_target(${lab}_ranks_${implementation} DEPENDS ${programs})
+endfunction()
+
+# The rank programs of a CUDA lab for a GPU, where there is a toolkit to build them with, and the
+# tests of the solution there.
+function(lab_add_gpu_tests lab folder solution starter tasks)
+  if(NOT LAB_HAS_CUDA)
+    return()
+  endif()
+  set(source_solution ${solution})
+  set(source_student ${CMAKE_SOURCE_DIR}/${starter})
+  foreach(implementation IN ITEMS solution student)
+    set(program ${lab}_rank_${implementation}_gpu)
+    add_library(${lab}_gpu_code_${implementation} OBJECT EXCLUDE_FROM_ALL
+                ${source_${implementation}})
+    target_link_libraries(${lab}_gpu_code_${implementation} PRIVATE lab_common CUDA::cudart_static)
+    add_executable(${program} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${lab}_gpu_code_${implementation}>
+                   $<TARGET_OBJECTS:${lab}_test_rank> $<TARGET_OBJECTS:${lab}_test_gpu>)
+    target_link_libraries(${program} PRIVATE ${lab}_test_helpers ${lab}_base lab_grading)
+    set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+  endforeach()
+  target_link_libraries(${lab}_gpu_code_solution PRIVATE lab_warnings)
+
+  lab_add_build_test(build.gpu.${lab} LABEL gpu FIXTURE ${lab}_gpu
+                     TARGETS ${lab}_verdict ${lab}_rank_solution_gpu)
+  foreach(task IN LISTS tasks)
+    add_test(NAME gpu.${lab}.${task}
+             COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_on_gpu.sh $<TARGET_FILE:${lab}_rank_solution_gpu>
+                     $<TARGET_FILE:${lab}_verdict> --implementation solution --task ${task})
+    # One at a time: GPU memory is not shared out.
+    set_tests_properties(gpu.${lab}.${task} PROPERTIES
+      LABELS gpu FIXTURES_REQUIRED ${lab}_gpu ENVIRONMENT LAB_TEST_DEVICE=cuda
+      SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu TIMEOUT 300)
+  endforeach()
 endfunction()
 
 # LAB_NAME, the program of a lab, for what one sees when it runs.
@@ -227,7 +292,8 @@ function(lab_add_mutants lab number folder name solution)
   set(first_mutant "")
   foreach(patch IN LISTS patches)
     get_filename_component(mutant ${patch} NAME_WE)
-    set(source ${CMAKE_BINARY_DIR}/mutants/${folder}/${mutant}.cpp)
+    get_filename_component(extension ${solution} LAST_EXT)
+    set(source ${CMAKE_BINARY_DIR}/mutants/${folder}/${mutant}${extension})
     add_custom_command(
       OUTPUT ${source}
       COMMAND ${CMAKE_COMMAND} -D ORIGINAL=${solution} -D PATCH_FILE=${patch} -D RESULT=${source}
@@ -235,6 +301,11 @@ function(lab_add_mutants lab number folder name solution)
       DEPENDS ${solution} ${patch} ${CMAKE_SOURCE_DIR}/cmake/ApplyPatch.cmake
       COMMENT "Making mutant ${mutant}" VERBATIM)
     lab_add_implementation(${lab} ${folder} ${mutant} ${source})
+    if(extension STREQUAL ".cu")
+      # Another file includes it: so that it is made before that is compiled.
+      target_sources(${lab}_code_${mutant} PRIVATE ${source})
+      set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
+    endif()
     if(mutant MATCHES "^correct_(.*)")
       set(kind variant)
       set(test variant${number}.${CMAKE_MATCH_1})
@@ -245,7 +316,9 @@ function(lab_add_mutants lab number folder name solution)
       set(label mutant${number})
       set_target_properties(${lab}_code_${mutant} PROPERTIES LAB_QUICK_BUILD ON)
       # They differ in a line or two: what they include is compiled once.
-      if(first_mutant)
+      if(extension STREQUAL ".cu")
+        # Compiled in a way of its own, which a precompiled header would have to share.
+      elseif(first_mutant)
         target_precompile_headers(${lab}_code_${mutant} REUSE_FROM ${first_mutant})
       else()
         set(first_mutant ${lab}_code_${mutant})

@@ -5,30 +5,38 @@ add_library(lab_flags INTERFACE)
 target_include_directories(lab_flags INTERFACE ${CMAKE_SOURCE_DIR})
 # Where files that come with the sources lie: golden values, the sample corpus.
 target_compile_definitions(lab_flags INTERFACE LAB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+# fmt 9 does not expect that nvcc knows constexpr.
+target_compile_definitions(lab_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 
 # No -ffast-math: sums must come out in the order in which they are written. Without errno and
 # floating-point traps, square roots and conditionals can still be vectorised.
 # A target with the property LAB_QUICK_BUILD is built faster: tests, whose own speed does not matter.
 target_compile_options(lab_flags INTERFACE
-  $<IF:$<BOOL:$<TARGET_PROPERTY:LAB_QUICK_BUILD>>,-O1,-O3> -g1 -fno-math-errno -fno-trapping-math)
+  $<IF:$<BOOL:$<TARGET_PROPERTY:LAB_QUICK_BUILD>>,-O1,-O3>
+  "$<$<COMPILE_LANGUAGE:CXX>:-g1;-fno-math-errno;-fno-trapping-math>"
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)  # for profilers and compute-sanitizer
 if(LAB_NATIVE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native LAB_HAS_MARCH_NATIVE)
   if(LAB_HAS_MARCH_NATIVE)
-    target_compile_options(lab_flags INTERFACE -march=native)
+    target_compile_options(lab_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
   endif()
 endif()
 
 if(LAB_SANITIZE)
-  target_compile_options(lab_flags INTERFACE -fsanitize=${LAB_SANITIZE} -fno-omit-frame-pointer
-                                             -fno-sanitize-recover=all -O1)
+  target_compile_options(lab_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LAB_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-O1>")
   target_link_options(lab_flags INTERFACE -fsanitize=${LAB_SANITIZE})
 endif()
 
 add_library(lab_warnings INTERFACE)
-target_compile_options(lab_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                                              -Wcast-align -Woverloaded-virtual
-                                              $<$<BOOL:${LAB_WERROR}>:-Werror>)
+set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wcast-align -Woverloaded-virtual
+             $<$<BOOL:${LAB_WERROR}>:-Werror>)
+list(JOIN warnings "," warnings_of_host_compiler)
+target_compile_options(lab_warnings INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${warnings};-Wpedantic>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_of_host_compiler}>"
+  "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LAB_WERROR}>>:-Werror=all-warnings>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # Wrong about fmt 9's own code (Ubuntu 24.04), where that is inlined into ours.
   target_compile_options(lab_warnings INTERFACE -Wno-array-bounds -Wno-stringop-overflow)

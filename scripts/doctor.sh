@@ -115,6 +115,9 @@ report_gpu() {
   else
     optional NCCL "not found; package libnccl-dev of NVIDIA's repository, if there are GPUs"
   fi
+  if [[ -x $build/bin/devices ]]; then
+    found "--device auto" "$("$build/bin/devices" 2>&1)"
+  fi
 }
 
 report_extras() {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/comm/diagnosis.h"
+#include "common/comm/host_copy.h"
 #include "common/comm/slot.h"
 #include "common/tensor/error.h"
 
@@ -15,6 +16,7 @@ namespace lab {
 
 struct ProcessGroup::Impl {
   std::shared_ptr<Transport> transport;  // null where this rank is alone
+  std::shared_ptr<Transport> between_gpus;  // null: what lies in GPU memory goes through the host's
   FlightRecorder& recorder;
   int rank = 0;
   std::vector<int> world_ranks;  // of the members
@@ -46,6 +48,15 @@ struct ProcessGroup::Impl {
   int size() const { return static_cast<int>(world_ranks.size()); }
   int own_world_rank() const { return world_ranks[static_cast<size_t>(rank)]; }
 
+  /// Whether these tensors travel from GPU to GPU.
+  bool reaches(const Tensor& tensor) const {
+    return between_gpus != nullptr && tensor.device() == Device::kCuda;
+  }
+  bool reaches(const Tensor& one, const Tensor& other) const {
+    return reaches(one) && reaches(other);
+  }
+  Transport& way(bool reaches_gpus) const { return reaches_gpus ? *between_gpus : *transport; }
+
   void check_rank(int peer, const char* what) const {
     require(peer >= 0 && peer < size(), "{}: there is no rank {} in {}, which has ranks 0 to {}",
             what, peer, name, size() - 1);
@@ -56,7 +67,6 @@ struct ProcessGroup::Impl {
     require(tensor.is_contiguous(),
             "{}: the tensor {} is not contiguous: clone() it first, or send its rows one by one",
             what, to_string(tensor.shape()));
-    require(tensor.device() == Device::kCpu, "{}: the tensor is not in the CPU's memory", what);
   }
 
   [[noreturn]] void fail_in(uint64_t operation, const OpRecord& record, const Error& error) const {
@@ -74,7 +84,7 @@ struct ProcessGroup::Impl {
 
 struct Work::Impl {
   std::shared_ptr<ProcessGroup::Impl> group;
-  Tensor tensor;
+  HostCopy data;
   OpRecord record;
   std::unique_ptr<Transfer> transfer;  // null once it has been waited for
 };
@@ -109,6 +119,7 @@ void Work::wait() {
     group.fail_in(impl_->record.id, impl_->record, error);
   }
   impl_->transfer.reset();
+  if (impl_->record.kind == OpKind::kRecv) impl_->data.store();
   group.recorder.done(impl_->record.id);
 }
 
@@ -125,7 +136,8 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& 
   check_tensor(tensor, verb);
 
   auto work = std::make_unique<Work::Impl>();
-  work->tensor = tensor;
+  work->data = HostCopy(tensor, reaches(tensor));
+  if (kind == OpKind::kSend) work->data.load();
   work->record = {.kind = kind,
                   .group = id,
                   .peer = world_ranks[static_cast<size_t>(peer)],
@@ -134,9 +146,11 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& 
                   .sequence = messages[{kind, peer, tag}]++};
   work->record.id = recorder.posted(work->record);
   const uint64_t slot = message_slot(tag, work->record.sequence, tensor.bytes());
+  const std::span<float> numbers = work->data.numbers();
+  Transport& chosen = way(reaches(tensor));
   try {
-    work->transfer = kind == OpKind::kSend ? transport->send(tensor.values(), peer, slot)
-                                           : transport->recv(tensor.values(), peer, slot);
+    work->transfer = kind == OpKind::kSend ? chosen.send(numbers, peer, slot)
+                                           : chosen.recv(numbers, peer, slot);
   } catch (const Error& error) {
     fail_in(work->record.id, work->record, error);
   }
@@ -187,6 +201,10 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) 
 ProcessGroup::~ProcessGroup() = default;
 ProcessGroup::ProcessGroup(ProcessGroup&&) noexcept = default;
 
+void ProcessGroup::connect_gpus(std::shared_ptr<Transport> transport) {
+  impl_->between_gpus = std::move(transport);
+}
+
 int ProcessGroup::rank() const { return impl_->rank; }
 int ProcessGroup::size() const { return impl_->size(); }
 const std::string& ProcessGroup::name() const { return impl_->name; }
@@ -232,7 +250,11 @@ void ProcessGroup::broadcast(const Tensor& tensor, int root) {
   impl_->check_rank(root, "broadcast");
   impl_->collective(OpKind::kBroadcast, tensor.numel(), root, ReduceOp::kSum,
                     [&](const Transport::Collective& call) {
-                      impl_->transport->broadcast(tensor.values(), root, call);
+                      const bool direct = impl_->reaches(tensor);
+                      const HostCopy data(tensor, direct);
+                      if (rank() == root) data.load();
+                      impl_->way(direct).broadcast(data.numbers(), root, call);
+                      if (rank() != root) data.store();
                     });
 }
 
@@ -241,7 +263,11 @@ void ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
   impl_->check_rank(root, "reduce");
   impl_->collective(OpKind::kReduce, tensor.numel(), root, op,
                     [&](const Transport::Collective& call) {
-                      impl_->transport->reduce(tensor.values(), root, op, call);
+                      const bool direct = impl_->reaches(tensor);
+                      const HostCopy data(tensor, direct);
+                      data.load();
+                      impl_->way(direct).reduce(data.numbers(), root, op, call);
+                      if (rank() == root) data.store();
                     });
 }
 
@@ -249,7 +275,11 @@ void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
   Impl::check_tensor(tensor, "all_reduce");
   impl_->collective(OpKind::kAllReduce, tensor.numel(), -1, op,
                     [&](const Transport::Collective& call) {
-                      impl_->transport->all_reduce(tensor.values(), op, call);
+                      const bool direct = impl_->reaches(tensor);
+                      const HostCopy data(tensor, direct);
+                      data.load();
+                      impl_->way(direct).all_reduce(data.numbers(), op, call);
+                      data.store();
                     });
 }
 
@@ -262,7 +292,12 @@ void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
   if (size() == 1) output.copy_from(input.view(output.shape()));
   impl_->collective(OpKind::kAllGather, input.numel(), -1, ReduceOp::kSum,
                     [&](const Transport::Collective& call) {
-                      impl_->transport->all_gather(input.values(), output.values(), call);
+                      const bool direct = impl_->reaches(input, output);
+                      const HostCopy own(input, direct);
+                      const HostCopy all(output, direct);
+                      own.load();
+                      impl_->way(direct).all_gather(own.numbers(), all.numbers(), call);
+                      all.store();
                     });
 }
 
@@ -275,7 +310,12 @@ void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, Red
   if (size() == 1) output.copy_from(input.view(output.shape()));
   impl_->collective(OpKind::kReduceScatter, output.numel(), -1, op,
                     [&](const Transport::Collective& call) {
-                      impl_->transport->reduce_scatter(input.values(), output.values(), op, call);
+                      const bool direct = impl_->reaches(input, output);
+                      const HostCopy all(input, direct);
+                      const HostCopy own(output, direct);
+                      all.load();
+                      impl_->way(direct).reduce_scatter(all.numbers(), own.numbers(), op, call);
+                      own.store();
                     });
 }
 
@@ -307,12 +347,16 @@ ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {
     }
     const auto self = std::ranges::find(ranks, rank()) - ranks.begin();
     const uint32_t id = group_id(impl_->id, impl_->splits, color);
-    std::shared_ptr<Transport> transport;
-    if (ranks.size() > 1)
-      transport = impl_->transport->connect(ranks, fmt::format("{:08x}", id), impl_->timeout);
+    const auto connect = [&](const std::shared_ptr<Transport>& all_ranks) {
+      std::shared_ptr<Transport> some;
+      if (all_ranks != nullptr && ranks.size() > 1)
+        some = all_ranks->connect(ranks, fmt::format("{:08x}", id), impl_->timeout);
+      return some;
+    };
     group = std::make_shared<Impl>(
-        std::move(transport), impl_->recorder, static_cast<int>(self), std::move(world_ranks), id,
-        name.empty() ? fmt::format("{}/{}", impl_->name, color) : name, impl_->timeout);
+        connect(impl_->transport), impl_->recorder, static_cast<int>(self), std::move(world_ranks),
+        id, name.empty() ? fmt::format("{}/{}", impl_->name, color) : name, impl_->timeout);
+    group->between_gpus = connect(impl_->between_gpus);
   };
   ++impl_->splits;
   impl_->collective(OpKind::kSplit, own.numel(), -1, ReduceOp::kSum,

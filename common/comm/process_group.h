@@ -58,6 +58,10 @@ struct P2POp {
 /// Verbs and meanings of torch.distributed. Ranks count from 0 within the group. Tensors are
 /// contiguous, and have the same number of elements on every rank that takes part.
 ///
+/// Tensors may lie in GPU memory. Their numbers then travel through pinned host memory (HostCopy),
+/// also where only one side of a message lies there; or, after `connect_gpus`, straight from GPU to
+/// GPU, and then all sides must lie there.
+///
 /// A blocking `send` returns only when the receiver has posted the matching `recv`: two ranks that
 /// both send first, deadlock. A recv takes the messages of a peer with the same tag in the order in
 /// which they were sent.
@@ -73,6 +77,10 @@ class ProcessGroup {
                std::chrono::milliseconds timeout);
   ~ProcessGroup();
   ProcessGroup(ProcessGroup&&) noexcept;
+
+  /// What moves tensors in GPU memory from now on, in this group and those split from it. All ranks
+  /// call it before their next operation.
+  void connect_gpus(std::shared_ptr<Transport> transport);
 
   int rank() const;
   int size() const;

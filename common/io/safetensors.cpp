@@ -68,7 +68,8 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(header);
-  for (const NamedTensor& tensor : tensors) file.write(std::as_bytes(tensor.value.values()));
+  for (const NamedTensor& tensor : tensors)
+    file.write(std::as_bytes(tensor.value.to(Device::kCpu).values()));
   file.commit();
 }
 
@@ -97,13 +98,15 @@ void SafetensorsFile::copy_to(const std::string& name, const Tensor& target) con
   const SafetensorsEntry& found = entry(name);
   require(found.shape == target.shape(), "{}: tensor \"{}\" has shape {}, expected {}",
           path_.string(), name, to_string(found.shape), to_string(target.shape()));
-  const std::span<float> values = target.values();
-  if (values.empty()) return;
+  if (target.numel() == 0) return;
+  const Tensor on_host = target.device() == Device::kCpu ? target : Tensor::empty(target.shape());
+  const std::span<float> values = on_host.values();
   const std::byte* source = data_.data() + found.begin;
   if (found.dtype == "F32")
     std::memcpy(values.data(), source, values.size_bytes());
   else
     widen_all(source, found.dtype, values);
+  if (target.device() != Device::kCpu) target.copy_from(on_host);
 }
 
 Tensor SafetensorsFile::read(const std::string& name) const {

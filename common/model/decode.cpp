@@ -2,6 +2,7 @@
 #include "common/model/llama_stage.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
+#include "common/tensor/device_tokens.h"
 #include "common/tensor/error.h"
 
 namespace lab {
@@ -36,14 +37,15 @@ Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const
 
   const int64_t q_width = c.heads * c.head_dim();
   const int64_t k_width = c.kv_heads * c.head_dim();
-  const Tensor x = Tensor::empty({count, c.dim});
-  const Tensor normed = Tensor::empty({count, c.dim});
-  const Tensor inverse_rms = Tensor::empty({count});
-  const Tensor qkv = Tensor::empty({count, q_width + 2 * k_width});
-  const Tensor attention = Tensor::empty({count, q_width});
-  const Tensor logsumexp = Tensor::empty({c.heads, count});
-  const Tensor gate_up = Tensor::empty({count, 2 * c.hidden_dim});
-  const Tensor hidden = Tensor::empty({count, c.hidden_dim});
+  const auto room = [&](Shape shape) { return Tensor::empty(std::move(shape), impl_->device); };
+  const Tensor x = room({count, c.dim});
+  const Tensor normed = room({count, c.dim});
+  const Tensor inverse_rms = room({count});
+  const Tensor qkv = room({count, q_width + 2 * k_width});
+  const Tensor attention = room({count, q_width});
+  const Tensor logsumexp = room({c.heads, count});
+  const Tensor gate_up = room({count, 2 * c.hidden_dim});
+  const Tensor hidden = room({count, c.hidden_dim});
   const AttentionShape shape{.batch = 1,
                              .queries = count,
                              .keys = total,
@@ -51,7 +53,10 @@ Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const
                              .kv_heads = c.kv_heads,
                              .head_dim = c.head_dim()};
 
-  embedding_forward(tokens, impl_->weights.embedding.value, x);
+  check_tokens(tokens, c);
+  DeviceTokens on_device(impl_->device);
+  on_device.assign(tokens);
+  embedding_forward(on_device.tokens(), impl_->weights.embedding.value, x);
   for (size_t l = 0; l < impl_->weights.layers.size(); ++l) {
     const LayerWeights& w = impl_->weights.layers[l];
     const KvCache::Layer& kv = cache.layers[l];
@@ -74,7 +79,7 @@ Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const
   const Tensor last = normed.rows(count - 1, count);
   rmsnorm_forward(x.rows(count - 1, count), impl_->weights.norm.value, c.norm_eps, last,
                   inverse_rms.rows(0, 1));
-  Tensor logits = Tensor::empty({1, c.vocab_size});
+  const Tensor logits = room({1, c.vocab_size});
   linear_forward(last, impl_->weights.head.value, logits);
   return logits.view({c.vocab_size});
 }

@@ -40,9 +40,16 @@ class ObservedPass {
 
 }  // namespace
 
+void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config) {
+  for (int32_t token : tokens)
+    require(token >= kPadding && token < config.vocab_size,
+            "token {} is not in the model's vocabulary of {}: does the tokenizer belong to it?",
+            token, config.vocab_size);
+}
+
 InFlight::InFlight(const LlamaConfig& config, const StageSpan& span, int64_t batch_size,
                    int64_t sequence, Device device)
-    : batch(batch_size), length(sequence) {
+    : batch(batch_size), length(sequence), tokens(device) {
   const int64_t rows = batch * length;
   const int64_t layer_count = span.last_layer - span.first_layer;
   for (int64_t l = 0; l < layer_count; ++l) layers.emplace_back(config, batch, length, device);
@@ -52,7 +59,8 @@ InFlight::InFlight(const LlamaConfig& config, const StageSpan& span, int64_t bat
     inverse_rms = Tensor::empty({rows}, device);
     logits = Tensor::empty({batch, length, config.vocab_size}, device);
   }
-  bytes = inverse_rms.bytes() + logits.bytes();
+  if (device == Device::kCuda) gradient = Tensor::empty({rows, config.dim}, device);
+  bytes = inverse_rms.bytes() + logits.bytes() + gradient.bytes();
   for (const Tensor& h : hidden) bytes += h.bytes();
   for (const LayerActivations& layer : layers) bytes += layer.bytes();
 }
@@ -62,7 +70,7 @@ LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& part, Device w
       span(part),
       device(where),
       weights(model, part, where, seed),
-      rope_angles(rope_table(model.context, model.head_dim(), model.rope_theta)) {}
+      rope_angles(rope_table(model.context, model.head_dim(), model.rope_theta).to(where)) {}
 
 InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length) {
   require(batch >= 0 && length >= 1 && length <= config.context,
@@ -102,53 +110,83 @@ void LlamaStage::Impl::recycle(std::unique_ptr<InFlight> state) {
   idle.push_back(std::move(state));
 }
 
-void LlamaStage::Impl::fit_scratch(const InFlight& state) {
+void LlamaStage::Impl::fit_scratch(InFlight& state) {
   const int64_t rows = state.batch * state.length;
-  if (scratch && scratch_rows == rows) return;
-  scratch.emplace(config, state.batch, state.length, device);
-  scratch_rows = rows;
+  if (!scratch || scratch_rows != rows) {
+    scratch = std::make_shared<LayerScratch>(config, state.batch, state.length, device);
+    scratch_rows = rows;
+  }
+  if (state.scratch == scratch) return;
+  state.scratch = scratch;
+  state.forward = {};
+  state.backward = {};
+}
+
+void LlamaStage::Impl::run(RecordedPass& pass, const std::function<void()>& work) const {
+  // The first time, libraries load their kernels, which cannot be recorded.
+  if (device == Device::kCpu || pass.uses++ == 0) {
+    work();
+  } else {
+    if (pass.work == nullptr) pass.work = accelerator().record(work);
+    pass.work->repeat();
+  }
+  // An observer wants to know how long it took, not how long it took to ask for it.
+  if (observer && device == Device::kCuda) accelerator().synchronize();
 }
 
 Tensor LlamaStage::Impl::forward(InFlight& state) {
   fit_scratch(state);
-  const LayerShape shape{config, state.batch, state.length};
-  for (size_t l = 0; l < weights.layers.size(); ++l)
-    layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l], *scratch,
-                  state.hidden[l + 1]);
-  if (!span.has_head) return state.hidden.back().view({state.batch, state.length, config.dim});
-  rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
-                  state.inverse_rms);
-  linear_forward(scratch->normed, weights.head.value, state.logits);
-  return state.logits;
+  run(state.forward, [&] {
+    if (span.embeds)
+      embedding_forward(state.tokens.tokens(), weights.embedding.value, state.hidden[0]);
+    const LayerShape shape{config, state.batch, state.length};
+    for (size_t l = 0; l < weights.layers.size(); ++l)
+      layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
+                    *scratch, state.hidden[l + 1]);
+    if (!span.has_head) return;
+    rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
+                    state.inverse_rms);
+    linear_forward(scratch->normed, weights.head.value, state.logits);
+  });
+  if (span.has_head) return state.logits;
+  return state.hidden.back().view({state.batch, state.length, config.dim});
 }
 
-void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits_gradient,
-                                     const Tensor& gradient) {
+void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& gradient) {
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
-  linear_backward_weight(logits_gradient, scratch->normed, weights.head.gradient);
-  linear_backward_input(logits_gradient, weights.head.value, scratch->normed_gradient);
+  linear_backward_weight(state.logits, scratch->normed, weights.head.gradient);
+  linear_backward_input(state.logits, weights.head.value, scratch->normed_gradient);
   gradient.fill(0.0F);
   rmsnorm_backward(scratch->normed_gradient, state.hidden.back(), weights.norm.value,
                    state.inverse_rms, gradient, weights.norm.gradient);
 }
 
-Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient) {
-  fit_scratch(state);
-  const int64_t rows = state.batch * state.length;
-  // Not part of the microbatch: it may be on its way to another rank when the next one starts.
-  const Tensor gradient = Tensor::empty({rows, config.dim}, device);
-  if (span.has_head)
-    head_backward(state, output_gradient, gradient);
-  else
-    gradient.copy_from(output_gradient.view({rows, config.dim}));
-
+void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) {
   const LayerShape shape{config, state.batch, state.length};
   for (size_t l = weights.layers.size(); l-- > 0;)
     layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
                    *scratch, gradient);
-  if (!span.embeds) return gradient.view({state.batch, state.length, config.dim});
-  embedding_backward(state.tokens, gradient, weights.embedding.gradient);
-  return {};
+}
+
+Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient) {
+  fit_scratch(state);
+  const int64_t rows = state.batch * state.length;
+  // What is returned is not part of the microbatch: it may be on its way to another rank when the
+  // next one starts.
+  const bool recorded = device == Device::kCuda;
+  const Tensor gradient = recorded ? state.gradient : Tensor::empty({rows, config.dim}, device);
+  if (!span.has_head)
+    gradient.copy_from(output_gradient.view({rows, config.dim}));
+  else if (output_gradient.data() != state.logits.data())  // mostly the loss has replaced them
+    state.logits.copy_from(output_gradient);
+
+  run(state.backward, [&] {
+    if (span.has_head) head_backward(state, gradient);
+    layers_backward(state, gradient);
+    if (span.embeds) embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+  });
+  if (span.embeds) return {};
+  return (recorded ? gradient.clone() : gradient).view({state.batch, state.length, config.dim});
 }
 
 // --- The interface
@@ -162,6 +200,7 @@ LlamaStage& LlamaStage::operator=(LlamaStage&&) noexcept = default;
 
 const LlamaConfig& LlamaStage::config() const { return impl_->config; }
 const StageSpan& LlamaStage::span() const { return impl_->span; }
+Device LlamaStage::device() const { return impl_->device; }
 
 Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {
   const ObservedPass observed(impl_->observer, Pass::kForward, microbatch);
@@ -169,13 +208,9 @@ Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {
   require(static_cast<int64_t>(tokens.tokens.size()) == tokens.batch * tokens.length,
           "a batch of {} sequences of {} tokens holds {} tokens", tokens.batch, tokens.length,
           tokens.tokens.size());
-  for (int32_t token : tokens.tokens)
-    require(token >= kPadding && token < impl_->config.vocab_size,
-            "token {} is not in the model's vocabulary of {}: does the tokenizer belong to it?",
-            token, impl_->config.vocab_size);
+  check_tokens(tokens.tokens, impl_->config);
   InFlight& state = impl_->begin(microbatch, tokens.batch, tokens.length);
-  state.tokens = tokens.tokens;
-  embedding_forward(state.tokens, impl_->weights.embedding.value, state.hidden[0]);
+  state.tokens.assign(tokens.tokens);
   return impl_->forward(state);
 }
 

@@ -40,6 +40,8 @@ class LlamaStage {
 
   const LlamaConfig& config() const;
   const StageSpan& span() const;
+  /// Where weights and activations lie. Inputs may come from the other device; they are copied.
+  Device device() const;
 
   /// Forward pass of a stage that embeds. Returns logits [B, T, V] if the stage has the head, else
   /// hidden states [B, T, C]. The result belongs to the microbatch: it may be overwritten (a loss

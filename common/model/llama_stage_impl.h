@@ -1,16 +1,25 @@
 // What LlamaStage hides: its weights and the microbatches in flight.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "common/model/layer.h"
 #include "common/model/llama_stage.h"
 #include "common/model/weights.h"
+#include "common/tensor/accelerator.h"
+#include "common/tensor/device_tokens.h"
 
 namespace lab {
+
+/// A pass that a GPU can repeat: it consists of a hundred small kernels, and starting them one by
+/// one takes longer than they run.
+struct RecordedPass {
+  int uses = 0;
+  std::unique_ptr<RecordedWork> work;
+};
 
 /// All that one microbatch in flight holds; N = B*T.
 struct InFlight {
@@ -19,13 +28,22 @@ struct InFlight {
 
   int64_t batch;
   int64_t length;
-  std::vector<int32_t> tokens;  // [N], if the stage embeds
+  DeviceTokens tokens;        // [N], if the stage embeds
   std::vector<Tensor> hidden;   // [N, C] each: input of every layer, and output of the last
   std::vector<LayerActivations> layers;
   Tensor inverse_rms;  // [N], of the final norm
   Tensor logits;       // [B, T, V]
   size_t bytes = 0;
+
+  // On a GPU only: what recorded passes read and write lies at the same place each time.
+  Tensor gradient;                        // [N, C]
+  std::shared_ptr<LayerScratch> scratch;  // that of the recordings
+  RecordedPass forward;
+  RecordedPass backward;
 };
+
+/// Throws Error for a token that is neither padding nor in the vocabulary.
+void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config);
 
 struct LlamaStage::Impl {
   Impl(const LlamaConfig& model, const StageSpan& part, Device where, uint64_t seed);
@@ -38,12 +56,15 @@ struct LlamaStage::Impl {
   void recycle(std::unique_ptr<InFlight> state);
 
   /// Makes `scratch` fit a microbatch.
-  void fit_scratch(const InFlight& state);
-  /// Layers and head, from state.hidden[0] on.
+  void fit_scratch(InFlight& state);
+  /// On a GPU, records `work` at its second use and from then on repeats the recording.
+  void run(RecordedPass& pass, const std::function<void()>& work) const;
+  /// From tokens, or else from state.hidden[0] on.
   Tensor forward(InFlight& state);
   /// Gradient [B, T, C] of the stage's input from that of its output; undefined if it embeds.
   Tensor backward(InFlight& state, const Tensor& output_gradient);
-  void head_backward(const InFlight& state, const Tensor& logits_gradient, const Tensor& gradient);
+  void head_backward(const InFlight& state, const Tensor& gradient);
+  void layers_backward(InFlight& state, const Tensor& gradient);
 
   PassObserver observer;  // may be empty
   LlamaConfig config;
@@ -53,7 +74,7 @@ struct LlamaStage::Impl {
   Tensor rope_angles;
   std::map<int, std::unique_ptr<InFlight>> in_flight;
   std::vector<std::unique_ptr<InFlight>> idle;  // all of one shape
-  std::optional<LayerScratch> scratch;          // for microbatches of scratch_rows positions
+  std::shared_ptr<LayerScratch> scratch;        // for microbatches of scratch_rows positions
   int64_t scratch_rows = 0;
   size_t active_bytes = 0;
   size_t peak_bytes = 0;

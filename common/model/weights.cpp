@@ -112,13 +112,15 @@ void initialise_normal(const Tensor& value, const std::string& name, float stand
   const auto uniform = [&] {  // in (0, 1]
     return (static_cast<double>(engine() >> 11) + 1.0) * 0x1p-53;
   };
-  const std::span<float> numbers = value.values();
+  const Tensor on_host = value.device() == Device::kCpu ? value : Tensor::empty(value.shape());
+  const std::span<float> numbers = on_host.values();
   for (size_t i = 0; i < numbers.size(); i += 2) {
     const double radius = std::sqrt(-2.0 * std::log(uniform())) * standard_deviation;
     const double angle = 2.0 * std::numbers::pi * uniform();
     numbers[i] = static_cast<float>(radius * std::cos(angle));
     if (i + 1 < numbers.size()) numbers[i + 1] = static_cast<float>(radius * std::sin(angle));
   }
+  if (value.device() != Device::kCpu) value.copy_from(on_host);
 }
 
 Weights::Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed)

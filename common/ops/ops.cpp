@@ -2,96 +2,102 @@
 #include "common/ops/ops.h"
 
 #include <cmath>
+#include <initializer_list>
 
-#include "common/ops/cpu/kernels.h"
+#include "common/ops/kernels.h"
+#include "common/tensor/accelerator.h"
 #include "common/tensor/error.h"
 
 namespace lab {
 namespace {
 
-cpu::Matrix matrix(const Tensor& t) {
-  return {t.data(), t.row_count(), t.size(-1), t.row_stride()};
+/// The kernels of the device on which all these tensors lie.
+const Kernels& kernels_for(const char* what, std::initializer_list<const Tensor*> tensors) {
+  const Device device = (*tensors.begin())->device();
+  for (const Tensor* tensor : tensors)
+    require(tensor->device() == device,
+            "{}: one tensor lies in the CPU's memory, another in the GPU's: move it with to()",
+            what);
+  return device == Device::kCpu ? cpu_kernels() : accelerator().kernels();
 }
 
 /// `t` must be a matrix (all dimensions but the last taken together) of that size.
-cpu::Matrix matrix(const char* what, const Tensor& t, int64_t rows, int64_t columns) {
+void check_matrix(const char* what, const Tensor& t, int64_t rows, int64_t columns) {
   require(t.defined() && t.row_count() == rows && t.size(-1) == columns,
           "{}: expected {} rows of {} elements, got a tensor of shape {}", what, rows, columns,
           to_string(t.shape()));
-  return matrix(t);
 }
 
-float* vector(const char* what, const Tensor& t, int64_t count) {
+void check_vector(const char* what, const Tensor& t, int64_t count) {
   require(t.defined() && t.numel() == count && t.is_contiguous(),
           "{}: expected {} elements, got a tensor of shape {}", what, count, to_string(t.shape()));
-  return t.data();
 }
 
 }  // namespace
 
 void linear_forward(const Tensor& x, const Tensor& weight, const Tensor& y, bool accumulate) {
-  const int64_t rows = x.row_count();
-  const auto w = matrix("linear_forward weight", weight, weight.size(0), x.size(-1));
-  const auto out = matrix("linear_forward y", y, rows, w.rows);
-  cpu::matmul(cpu::Transpose::kNo, cpu::Transpose::kYes, 1.0F, matrix(x), w,
-              accumulate ? 1.0F : 0.0F, out);
+  check_matrix("linear_forward weight", weight, weight.size(0), x.size(-1));
+  check_matrix("linear_forward y", y, x.row_count(), weight.size(0));
+  kernels_for("linear_forward", {&x, &weight, &y}).linear_forward(x, weight, y, accumulate);
 }
 
 void linear_backward_input(const Tensor& dy, const Tensor& weight, const Tensor& dx,
                            bool accumulate) {
-  const auto w = matrix("linear_backward_input weight", weight, dy.size(-1), weight.size(-1));
-  const auto out = matrix("linear_backward_input dx", dx, dy.row_count(), w.columns);
-  cpu::matmul(cpu::Transpose::kNo, cpu::Transpose::kNo, 1.0F, matrix(dy), w,
-              accumulate ? 1.0F : 0.0F, out);
+  check_matrix("linear_backward_input weight", weight, dy.size(-1), weight.size(-1));
+  check_matrix("linear_backward_input dx", dx, dy.row_count(), weight.size(-1));
+  kernels_for("linear_backward_input", {&dy, &weight, &dx})
+      .linear_backward_input(dy, weight, dx, accumulate);
 }
 
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dweight) {
-  const auto in = matrix("linear_backward_weight x", x, dy.row_count(), x.size(-1));
-  const auto out = matrix("linear_backward_weight dweight", dweight, dy.size(-1), in.columns);
-  cpu::matmul(cpu::Transpose::kYes, cpu::Transpose::kNo, 1.0F, matrix(dy), in, 1.0F, out);
+  check_matrix("linear_backward_weight x", x, dy.row_count(), x.size(-1));
+  check_matrix("linear_backward_weight dweight", dweight, dy.size(-1), x.size(-1));
+  kernels_for("linear_backward_weight", {&dy, &x, &dweight}).linear_backward_weight(dy, x, dweight);
 }
 
 void embedding_forward(std::span<const int32_t> tokens, const Tensor& table, const Tensor& y) {
-  const auto rows = matrix(table);
-  const auto out =
-      matrix("embedding_forward y", y, static_cast<int64_t>(tokens.size()), rows.columns);
-  for (int32_t token : tokens)
-    require(token >= -1 && token < rows.rows,
-            "token {} is not in the vocabulary of {}: does the tokenizer belong to the model?",
-            token, rows.rows);
-  cpu::embedding_forward(tokens.data(), rows, out);
+  check_matrix("embedding_forward y", y, static_cast<int64_t>(tokens.size()), table.size(-1));
+  if (table.device() == Device::kCpu) {
+    for (int32_t token : tokens)
+      require(token >= -1 && token < table.row_count(),
+              "token {} is not in the vocabulary of {}: does the tokenizer belong to the model?",
+              token, table.row_count());
+  }
+  kernels_for("embedding_forward", {&table, &y}).embedding_forward(tokens, table, y);
 }
 
 void embedding_backward(std::span<const int32_t> tokens, const Tensor& dy, const Tensor& dtable) {
-  const auto in =
-      matrix("embedding_backward dy", dy, static_cast<int64_t>(tokens.size()), dtable.size(-1));
-  cpu::embedding_backward(tokens.data(), in, matrix(dtable));
+  check_matrix("embedding_backward dy", dy, static_cast<int64_t>(tokens.size()), dtable.size(-1));
+  kernels_for("embedding_backward", {&dy, &dtable}).embedding_backward(tokens, dy, dtable);
 }
 
 void rmsnorm_forward(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& y,
                      const Tensor& inverse_rms) {
-  const auto in = matrix(x);
-  cpu::rmsnorm_forward(in, vector("rmsnorm weight", weight, in.columns), epsilon,
-                       matrix("rmsnorm y", y, in.rows, in.columns),
-                       vector("rmsnorm inverse_rms", inverse_rms, in.rows));
+  check_vector("rmsnorm weight", weight, x.size(-1));
+  check_matrix("rmsnorm y", y, x.row_count(), x.size(-1));
+  check_vector("rmsnorm inverse_rms", inverse_rms, x.row_count());
+  kernels_for("rmsnorm_forward", {&x, &weight, &y, &inverse_rms})
+      .rmsnorm_forward(x, weight, epsilon, y, inverse_rms);
 }
 
 void rmsnorm_apply(const Tensor& x, const Tensor& weight, const Tensor& inverse_rms,
                    const Tensor& y) {
-  const auto in = matrix(x);
-  cpu::rmsnorm_apply(in, vector("rmsnorm weight", weight, in.columns),
-                     vector("rmsnorm inverse_rms", inverse_rms, in.rows),
-                     matrix("rmsnorm y", y, in.rows, in.columns));
+  check_vector("rmsnorm weight", weight, x.size(-1));
+  check_vector("rmsnorm inverse_rms", inverse_rms, x.row_count());
+  check_matrix("rmsnorm y", y, x.row_count(), x.size(-1));
+  kernels_for("rmsnorm_apply", {&x, &weight, &inverse_rms, &y})
+      .rmsnorm_apply(x, weight, inverse_rms, y);
 }
 
 void rmsnorm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                       const Tensor& inverse_rms, const Tensor& dx, const Tensor& dweight) {
-  const auto in = matrix(x);
-  cpu::rmsnorm_backward(matrix("rmsnorm dy", dy, in.rows, in.columns), in,
-                        vector("rmsnorm weight", weight, in.columns),
-                        vector("rmsnorm inverse_rms", inverse_rms, in.rows),
-                        matrix("rmsnorm dx", dx, in.rows, in.columns),
-                        vector("rmsnorm dweight", dweight, in.columns));
+  check_matrix("rmsnorm dy", dy, x.row_count(), x.size(-1));
+  check_vector("rmsnorm weight", weight, x.size(-1));
+  check_vector("rmsnorm inverse_rms", inverse_rms, x.row_count());
+  check_matrix("rmsnorm dx", dx, x.row_count(), x.size(-1));
+  check_vector("rmsnorm dweight", dweight, x.size(-1));
+  kernels_for("rmsnorm_backward", {&dy, &x, &weight, &inverse_rms, &dx, &dweight})
+      .rmsnorm_backward(dy, x, weight, inverse_rms, dx, dweight);
 }
 
 Tensor rope_table(int64_t positions, int64_t head_dim, float theta) {
@@ -111,14 +117,14 @@ Tensor rope_table(int64_t positions, int64_t head_dim, float theta) {
 
 void rope(const Tensor& x, const Tensor& table, int64_t length, int64_t first_position,
           Rotation rotation) {
-  const auto angles = matrix(table);
-  require(x.size(-1) % angles.columns == 0 && length > 0 && first_position >= 0 &&
-              first_position + length <= angles.rows,
+  const int64_t positions = table.row_count();
+  const int64_t width = table.size(-1);
+  require(x.size(-1) % width == 0 && length > 0 && first_position >= 0 &&
+              first_position + length <= positions,
           "rope: positions [{}, {}) of heads of width {} do not fit a tensor of shape {} and a "
           "table of {} positions",
-          first_position, first_position + length, angles.columns, to_string(x.shape()),
-          angles.rows);
-  cpu::rope(matrix(x), angles, length, first_position, rotation);
+          first_position, first_position + length, width, to_string(x.shape()), positions);
+  kernels_for("rope", {&x, &table}).rope(x, table, length, first_position, rotation);
 }
 
 void attention_forward(const AttentionShape& s, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -126,11 +132,13 @@ void attention_forward(const AttentionShape& s, const Tensor& q, const Tensor& k
   require(s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.queries <= s.keys,
           "attention: {} heads over {} heads of keys, {} queries over {} keys", s.heads, s.kv_heads,
           s.queries, s.keys);
-  cpu::attention_forward(s, matrix("attention q", q, s.batch * s.queries, s.heads * s.head_dim),
-                         matrix("attention k", k, s.batch * s.keys, s.kv_heads * s.head_dim),
-                         matrix("attention v", v, s.batch * s.keys, s.kv_heads * s.head_dim),
-                         matrix("attention y", y, s.batch * s.queries, s.heads * s.head_dim),
-                         vector("attention logsumexp", logsumexp, s.batch * s.heads * s.queries));
+  check_matrix("attention q", q, s.batch * s.queries, s.heads * s.head_dim);
+  check_matrix("attention k", k, s.batch * s.keys, s.kv_heads * s.head_dim);
+  check_matrix("attention v", v, s.batch * s.keys, s.kv_heads * s.head_dim);
+  check_matrix("attention y", y, s.batch * s.queries, s.heads * s.head_dim);
+  check_vector("attention logsumexp", logsumexp, s.batch * s.heads * s.queries);
+  kernels_for("attention_forward", {&q, &k, &v, &y, &logsumexp})
+      .attention_forward(s, q, k, v, y, logsumexp);
 }
 
 void attention_backward(const AttentionShape& s, const Tensor& dy, const Tensor& q, const Tensor& k,
@@ -140,35 +148,48 @@ void attention_backward(const AttentionShape& s, const Tensor& dy, const Tensor&
   const int64_t rows = s.batch * s.queries;
   const int64_t q_width = s.heads * s.head_dim;
   const int64_t kv_width = s.kv_heads * s.head_dim;
-  cpu::attention_backward(
-      s, matrix("attention dy", dy, rows, q_width), matrix("attention q", q, rows, q_width),
-      matrix("attention k", k, rows, kv_width), matrix("attention v", v, rows, kv_width),
-      matrix("attention y", y, rows, q_width),
-      vector("attention logsumexp", logsumexp, rows * s.heads),
-      matrix("attention dq", dq, rows, q_width), matrix("attention dk", dk, rows, kv_width),
-      matrix("attention dv", dv, rows, kv_width));
+  check_matrix("attention dy", dy, rows, q_width);
+  check_matrix("attention q", q, rows, q_width);
+  check_matrix("attention k", k, rows, kv_width);
+  check_matrix("attention v", v, rows, kv_width);
+  check_matrix("attention y", y, rows, q_width);
+  check_vector("attention logsumexp", logsumexp, rows * s.heads);
+  check_matrix("attention dq", dq, rows, q_width);
+  check_matrix("attention dk", dk, rows, kv_width);
+  check_matrix("attention dv", dv, rows, kv_width);
+  kernels_for("attention_backward", {&dy, &q, &k, &v, &y, &logsumexp, &dq, &dk, &dv})
+      .attention_backward(s, dy, q, k, v, y, logsumexp, dq, dk, dv);
 }
 
 void swiglu_forward(const Tensor& gate_up, const Tensor& y) {
-  const auto in = matrix("swiglu gate_up", gate_up, y.row_count(), 2 * y.size(-1));
-  cpu::swiglu_forward(in, matrix(y));
+  check_matrix("swiglu gate_up", gate_up, y.row_count(), 2 * y.size(-1));
+  kernels_for("swiglu_forward", {&gate_up, &y}).swiglu_forward(gate_up, y);
 }
 
 void swiglu_backward(const Tensor& gate_up, const Tensor& dy) {
-  const auto in = matrix("swiglu gate_up", gate_up, dy.row_count(), 2 * dy.size(-1));
-  cpu::swiglu_backward(in, matrix(dy));
+  check_matrix("swiglu gate_up", gate_up, dy.row_count(), 2 * dy.size(-1));
+  kernels_for("swiglu_backward", {&gate_up, &dy}).swiglu_backward(gate_up, dy);
 }
 
 void scale(const Tensor& x, float factor) {
-  cpu::scale(vector("scale x", x, x.numel()), x.numel(), factor);
+  check_vector("scale x", x, x.numel());
+  kernels_for("scale", {&x}).scale(x, factor);
 }
 
 void add(const Tensor& x, const Tensor& y) {
-  cpu::add(matrix(x), matrix("add y", y, x.row_count(), x.size(-1)));
+  check_matrix("add y", y, x.row_count(), x.size(-1));
+  kernels_for("add", {&x, &y}).add(x, y);
+}
+
+void add_scaled(const Tensor& x, float factor, const Tensor& y) {
+  check_vector("add_scaled x", x, x.numel());
+  check_vector("add_scaled y", y, x.numel());
+  kernels_for("add_scaled", {&x, &y}).add_scaled(x, factor, y);
 }
 
 double sum_of_squares(const Tensor& x) {
-  return cpu::sum_of_squares(vector("sum_of_squares x", x, x.numel()), x.numel());
+  check_vector("sum_of_squares x", x, x.numel());
+  return kernels_for("sum_of_squares", {&x}).sum_of_squares(x);
 }
 
 }  // namespace lab

@@ -1,5 +1,7 @@
 // Every operation of the model, declared once. Each has a forward and a backward; what the backward
-// needs beyond its inputs, the forward returns. ops/cpu implements them for the CPU.
+// needs beyond its inputs, the forward returns. ops/cpu implements them for the CPU, ops/cuda for
+// GPUs: the device of the tensors decides, and they must all lie on the same one. On a GPU these
+// functions only ask for the work (see Accelerator); those that return a number wait for it.
 //
 // Notation: N rows (N = B*T positions), C channels. "Adds" means: the result is added to what the
 // tensor holds. All functions throw Error when shapes do not fit.
@@ -23,9 +25,11 @@ void linear_backward_input(const Tensor& dy, const Tensor& weight, const Tensor&
 /// Adds dy^T x to dweight [out, in].
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dweight);
 
-// --- Embedding: a row of a table for each token. Padding (-1) gives a row of zeros.
+// --- Embedding: a row of a table for each token. Padding (-1) gives a row of zeros. The tokens lie
+//     on the device of the tensors.
 
-/// y [N, C] from table [V, C]; N tokens. Throws Error for a token that is not in the table.
+/// y [N, C] from table [V, C]; N tokens. Throws Error for a token that is not in the table; on a GPU
+/// nobody looks.
 void embedding_forward(std::span<const int32_t> tokens, const Tensor& table, const Tensor& y);
 /// Adds each row of dy to the row of its token in dtable, in the order of the tokens.
 void embedding_backward(std::span<const int32_t> tokens, const Tensor& dy, const Tensor& dtable);
@@ -89,6 +93,8 @@ void swiglu_backward(const Tensor& gate_up, const Tensor& dy);
 void scale(const Tensor& x, float factor);
 /// y += x.
 void add(const Tensor& x, const Tensor& y);
+/// y += factor * x; both contiguous.
+void add_scaled(const Tensor& x, float factor, const Tensor& y);
 /// Sum of squares in double, the same for every thread count. x contiguous.
 double sum_of_squares(const Tensor& x);
 

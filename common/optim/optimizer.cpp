@@ -1,5 +1,6 @@
 #include "common/optim/optimizer.h"
 
+#include "common/ops/ops.h"
 #include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 
@@ -22,19 +23,16 @@ std::span<float> block(const Tensor& tensor, int64_t first, int64_t last) {
 void Sgd::step(const Tensor& parameters, const Tensor& gradients, float learning_rate) {
   check_sizes(parameters, gradients);
   ++steps_;
-  parallel_blocks(parameters.numel(), kBlock, [&](int64_t first, int64_t last) {
-    float* w = parameters.data();
-    const float* g = gradients.data();
-    for (int64_t i = first; i < last; ++i) w[i] -= learning_rate * g[i];
-  });
+  add_scaled(gradients, -learning_rate, parameters);
 }
 
-Adam::Adam(int64_t size, const AdamConfig& config, AdamUpdate update, float weight_decay)
+Adam::Adam(int64_t size, const AdamConfig& config, AdamUpdate update, float weight_decay,
+           Device device)
     : config_(config),
       update_(update),
       weight_decay_(weight_decay),
-      first_moment_(Tensor::zeros({size})),
-      second_moment_(Tensor::zeros({size})) {}
+      first_moment_(Tensor::zeros({size}, device)),
+      second_moment_(Tensor::zeros({size}, device)) {}
 
 void Adam::step(const Tensor& parameters, const Tensor& gradients, float learning_rate) {
   check_sizes(parameters, gradients);
@@ -42,6 +40,13 @@ void Adam::step(const Tensor& parameters, const Tensor& gradients, float learnin
           first_moment_.numel(), parameters.numel());
   ++steps_;
   const float keep = 1.0F - learning_rate * weight_decay_;
+  if (parameters.device() == Device::kCuda) {  // one call: the GPU shares out the work itself
+    const int64_t count = parameters.numel();
+    if (weight_decay_ != 0.0F) scale(parameters, keep);
+    update_(config_, learning_rate, steps_, block(parameters, 0, count), block(gradients, 0, count),
+            block(first_moment_, 0, count), block(second_moment_, 0, count));
+    return;
+  }
   parallel_blocks(parameters.numel(), kBlock, [&](int64_t first, int64_t last) {
     const std::span<float> weights = block(parameters, first, last);
     if (weight_decay_ != 0.0F)

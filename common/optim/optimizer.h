@@ -49,7 +49,8 @@ struct AdamConfig {
 };
 
 /// The Adam update of a block of weights; lab 01 writes it. `step` counts from 1. All spans have
-/// the same length; `parameters`, `first_moment` and `second_moment` are updated in place.
+/// the same length; `parameters`, `first_moment` and `second_moment` are updated in place. For
+/// weights on a GPU, the spans lie in its memory and hold all weights.
 using AdamUpdate = void (*)(const AdamConfig& config, float learning_rate, int64_t step,
                             std::span<float> parameters, std::span<const float> gradients,
                             std::span<float> first_moment, std::span<float> second_moment);
@@ -58,8 +59,9 @@ using AdamUpdate = void (*)(const AdamConfig& config, float learning_rate, int64
 /// AdamW (Loshchilov and Hutter, 2019): weights shrink by learning_rate * weight_decay first.
 class Adam final : public Optimizer {
  public:
-  /// `size`: elements of the flat buffer.
-  Adam(int64_t size, const AdamConfig& config, AdamUpdate update, float weight_decay = 0.0F);
+  /// `size`: elements of the flat buffer; `device`: where it lies.
+  Adam(int64_t size, const AdamConfig& config, AdamUpdate update, float weight_decay = 0.0F,
+       Device device = Device::kCpu);
   void step(const Tensor& parameters, const Tensor& gradients, float learning_rate) override;
   std::vector<State> state() const override;
 

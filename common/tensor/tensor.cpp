@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/tensor/accelerator.h"
 #include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 
@@ -28,22 +29,40 @@ int64_t product(const Shape& shape) {
 }  // namespace
 
 struct Tensor::Storage {
-  Storage(int64_t count, Device where) : device(where) {
-    require(where == Device::kCpu, "this build has no CUDA device");
-    // Large blocks start at a huge page and ask for more of them: fewer misses in matrix products.
-    size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(float);
-    const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-    bytes = (bytes + alignment - 1) / alignment * alignment;
-    data = static_cast<float*>(std::aligned_alloc(alignment, bytes));
-    require(data != nullptr, "out of memory: cannot allocate {} MiB for a tensor", bytes >> 20);
-    if (alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  Storage(int64_t count, Device where, bool in_pinned_memory)
+      : device(where), pinned(in_pinned_memory) {
+    const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(float);
+    if (device == Device::kCuda)
+      data = static_cast<float*>(accelerator().allocate(bytes));
+    else if (pinned)
+      data = static_cast<float*>(accelerator().allocate_pinned(bytes));
+    else
+      data = allocate_on_host(bytes);
   }
-  ~Storage() { std::free(data); }
+  ~Storage() {
+    if (device == Device::kCuda)
+      accelerator().release(data);
+    else if (pinned)
+      accelerator().release_pinned(data);
+    else
+      std::free(data);
+  }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  float* data;
+  static float* allocate_on_host(size_t bytes) {
+    // Large blocks start at a huge page and ask for more of them: fewer misses in matrix products.
+    const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, bytes);
+    require(memory != nullptr, "out of memory: cannot allocate {} MiB for a tensor", bytes >> 20);
+    if (alignment == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
+    return static_cast<float*>(memory);
+  }
+
+  float* data = nullptr;
   Device device;
+  bool pinned;
 };
 
 std::string to_string(const Shape& shape) {
@@ -53,11 +72,19 @@ std::string to_string(const Shape& shape) {
 }
 
 Tensor Tensor::empty(Shape shape, Device device) {
+  return with_memory(std::move(shape), device, /*pinned=*/false);
+}
+
+Tensor Tensor::pinned(Shape shape) {
+  return with_memory(std::move(shape), Device::kCpu, /*pinned=*/true);
+}
+
+Tensor Tensor::with_memory(Shape shape, Device device, bool pinned) {
   require(!shape.empty(), "a tensor needs at least one dimension");
   const int64_t count = product(shape);
   require(count <= INT64_MAX / 8, "tensor of shape {} is too large", to_string(shape));
   Tensor tensor;
-  tensor.storage_ = std::make_shared<Storage>(count, device);
+  tensor.storage_ = std::make_shared<Storage>(count, device, pinned);
   tensor.row_stride_ = shape.back();
   tensor.shape_ = std::move(shape);
   return tensor;
@@ -96,6 +123,9 @@ float* Tensor::data() const { return storage_ ? storage_->data + offset_ : nullp
 
 std::span<float> Tensor::values() const {
   require(is_contiguous(), "values() of a tensor that is not contiguous");
+  require(device() == Device::kCpu,
+          "values() of a tensor in the GPU's memory, which the processor cannot read: take a copy "
+          "with to(Device::kCpu)");
   return {data(), static_cast<size_t>(numel())};
 }
 
@@ -149,7 +179,18 @@ Tensor Tensor::clone() const {
   return result;
 }
 
+Tensor Tensor::to(Device target) const {
+  if (!defined() || device() == target) return *this;
+  Tensor result = empty(shape_, target);
+  result.copy_from(*this);
+  return result;
+}
+
 void Tensor::fill(float value) const {
+  if (device() == Device::kCuda) {
+    if (numel() > 0) accelerator().fill(data(), row_count(), size(-1), row_stride_, value);
+    return;
+  }
   if (is_contiguous()) {
     float* first_element = data();
     parallel_blocks(numel(), 1 << 16, [&](int64_t first, int64_t last) {
@@ -164,7 +205,19 @@ void Tensor::fill(float value) const {
 void Tensor::copy_from(const Tensor& source) const {
   require(shape_ == source.shape_, "copy of a tensor of shape {} into one of shape {}",
           to_string(source.shape_), to_string(shape_));
-  const int64_t length = shape_.empty() ? 0 : shape_.back();
+  if (numel() == 0) return;
+  const int64_t length = shape_.back();
+  if (device() == Device::kCuda || source.device() == Device::kCuda) {
+    const auto bytes = [](int64_t elements) { return static_cast<size_t>(elements) * sizeof(float); };
+    const bool one_piece = is_contiguous() && source.is_contiguous();
+    accelerator().copy({.to = data(),
+                        .to_pitch = bytes(one_piece ? numel() : row_stride_),
+                        .from = source.data(),
+                        .from_pitch = bytes(one_piece ? numel() : source.row_stride_),
+                        .width = bytes(one_piece ? numel() : length),
+                        .rows = static_cast<size_t>(one_piece ? 1 : row_count())});
+    return;
+  }
   for (int64_t r = 0; r < row_count(); ++r)
     std::copy_n(source.data() + r * source.row_stride_, length, data() + r * row_stride_);
 }

@@ -32,9 +32,13 @@ class Tensor {
   /// No shape, no memory; `defined()` is false.
   Tensor() = default;
 
-  /// Uninitialised memory. Extents may be 0. Throws Error when memory runs out.
+  /// Uninitialised memory. Extents may be 0. Throws Error when memory runs out, or for
+  /// Device::kCuda where there is no GPU.
   static Tensor empty(Shape shape, Device device = Device::kCpu);
   static Tensor zeros(Shape shape, Device device = Device::kCpu);
+  /// A CPU tensor in pinned memory: copies between it and the GPU run at full speed and while the
+  /// host goes on, so that one must synchronise before touching it (see Accelerator). Uninitialised.
+  static Tensor pinned(Shape shape);
   /// Copies `values` (row-major, as many as the shape holds) into a new CPU tensor.
   static Tensor from(std::span<const float> values, Shape shape);
   static Tensor from(std::initializer_list<float> values, Shape shape);
@@ -70,13 +74,17 @@ class Tensor {
 
   /// A contiguous tensor of its own with the same numbers, on the same device.
   Tensor clone() const;
+  /// The same numbers on `device`: this tensor itself if it lies there, else a contiguous copy.
+  Tensor to(Device device) const;
   /// Sets every element.
   void fill(float value) const;
-  /// Copies the numbers of `source`, which must have the same shape, into this tensor.
+  /// Copies the numbers of `source`, which must have the same shape, into this tensor; from one
+  /// device to the other too.
   void copy_from(const Tensor& source) const;
 
  private:
   struct Storage;
+  static Tensor with_memory(Shape shape, Device device, bool pinned);
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;  // of the first element, in elements
   int64_t row_stride_ = 0;

@@ -43,6 +43,13 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
   add("--steps", options.steps, "N", "optimizer steps")->capture_default_str();
   add("--seed", options.seed, "N", "of initial weights, order of the data and the story")
       ->capture_default_str();
+  add("--device", options.device, "NAME", "cpu, cuda, or auto: a GPU where there is one")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
+  add("--comm", options.comm, "NAME",
+      "of ranks on GPUs: gloo, nccl, or auto: NCCL where each has a GPU of its own")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"gloo", "nccl", "auto"}));
   add("--threads", options.threads, "N", "0: all cores; of several ranks, a share each")
       ->capture_default_str();
   add("--out", options.out, "FOLDER", "of this run; default: the next free one in runs/")

@@ -43,7 +43,7 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
       result.reason = StopReason::kContextFull;
       break;
     }
-    const Tensor logits = model.decode(fresh, *cache);
+    const Tensor logits = model.decode(fresh, *cache).to(Device::kCpu);
     const int32_t token = sampler.pick(logits.values());
     if (token == tokenizer.eos()) {
       result.reason = StopReason::kEndOfStory;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/comm/agreement.h"
+#include "common/tensor/accelerator.h"
 #include "common/tensor/error.h"
 
 namespace lab {
@@ -146,6 +147,7 @@ void RecordedOptimizer::step(const Tensor& parameters, const Tensor& gradients,
                              float learning_rate) {
   const ComputeScope scope(recorder_, OpKind::kOptimizer, -1);
   optimizer_.step(parameters, gradients, learning_rate);
+  if (parameters.device() == Device::kCuda) accelerator().synchronize();
   steps_ = optimizer_.steps();
 }
 

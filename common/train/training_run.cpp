@@ -7,6 +7,7 @@
 #include "common/comm/agreement.h"
 #include "common/io/files.h"
 #include "common/tensor/error.h"
+#include "common/tensor/accelerator.h"
 #include "common/tensor/parallel.h"
 #include "common/train/checkpoint_folder.h"
 #include "common/train/loss_plot.h"
@@ -28,11 +29,11 @@ TokenizerCopy copy_tokenizer(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, int64_t size,
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const LlamaStage& model,
                                           AdamUpdate update) {
   if (options.optimizer == OptimizerKind::kSgd) return std::make_unique<Sgd>();
-  return std::make_unique<Adam>(size, AdamConfig{}, update,
-                                static_cast<float>(options.weight_decay));
+  return std::make_unique<Adam>(model.parameters().numel(), AdamConfig{}, update,
+                                static_cast<float>(options.weight_decay), model.device());
 }
 
 TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts, Books books)
@@ -102,8 +103,10 @@ void TrainingRun::print_start() const {
              format_count(parts_.data.token_count(Split::kTrain)),
              format_count(parts_.data.story_count(Split::kValidation)));
   const std::string replicas = options_.ranks > 1 ? fmt::format("{} x ", options_.ranks) : "";
-  fmt::print("step    {}{} x {} sequences of {} tokens; threads: {}\n", replicas,
-             options_.accumulate, options_.batch, config.context, thread_count());
+  fmt::print("step    {}{} x {} sequences of {} tokens; {}\n", replicas, options_.accumulate,
+             options_.batch, config.context,
+             parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
+                                                   : accelerator().name());
   fmt::print("folder  {}\n", display_path(folder_));
   std::fflush(stdout);
 }
@@ -150,7 +153,8 @@ bool TrainingRun::checkpoint_due(int64_t step) const {
 }
 
 void TrainingRun::check_weights() const {
-  const std::span<const float> weights = parts_.model.parameters().values();
+  const Tensor parameters = parts_.model.parameters().to(Device::kCpu);
+  const std::span<const float> weights = parameters.values();
   bool finite = std::all_of(weights.begin(), weights.end(),
                             [](float weight) { return std::isfinite(weight); });
   if (parts_.rank.world != nullptr) finite = all_true(*parts_.rank.world, finite);

@@ -24,8 +24,9 @@
 
 namespace lab {
 
-/// The optimizer that the options ask for, over `size` weights; `update` is lab 01's.
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, int64_t size,
+/// The optimizer that the options ask for, for the weights of `model`; `update` is lab 01's for the
+/// model's device.
+std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const LlamaStage& model,
                                           AdamUpdate update);
 
 /// Measures time from its construction on.

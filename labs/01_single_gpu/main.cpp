@@ -13,12 +13,14 @@
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"
 #include "common/tensor/parallel.h"
+#include "common/train/choose_device.h"
 #include "common/train/generate.h"
 #include "common/train/main_guard.h"
 #include "common/train/options.h"
 #include "common/train/training_run.h"
 #include "common/train/validation.h"
 #include "labs/01_single_gpu/single_gpu.h"
+#include "labs/01cuda_kernels/training_functions.h"
 
 namespace {
 
@@ -28,6 +30,8 @@ int train(int argc, char** argv) {
   const TrainOptions options = parse_train_options(
       argc, argv, {.about = "Trains a LLaMA that tells stories, on one device."});
   set_thread_count(options.threads);
+  const Device device = choose_device(options.device).device;
+  const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
   const auto seed = static_cast<uint64_t>(options.seed);
 
   // 1 · Input: stories as sequences of tokens, in an order that the seed decides.
@@ -39,13 +43,13 @@ int train(int argc, char** argv) {
   // 2 · Model: weights that the seed decides, and the optimizer that will change them.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
-  LlamaStage model(config, StageSpan::whole(config), Device::kCpu, seed);
-  const auto optimizer = make_optimizer(options, model.parameters().numel(), lab01::adam_update);
+  LlamaStage model(config, StageSpan::whole(config), device, seed);
+  const auto optimizer = make_optimizer(options, model, functions.adam);
 
   TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data});
   const LearningRate learning_rate = options.learning_rates();
   if (run.first_step() == 1)
-    run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss));
+    run.record_start(validation_loss(model, data, options, functions.loss));
 
   // 3 · Loop: one optimizer step after the other.
   for (int64_t step = run.first_step(); run.goes_on(step); ++step) {
@@ -57,14 +61,14 @@ int train(int argc, char** argv) {
     // 4 · Gradient aggregation: on one device, over the microbatches of the step only.
     // 5 · Loss: each position's prediction against the token that really came next.
     StepRecord record{.step = step, .learning_rate = learning_rate.at(step)};
-    record.loss = lab01::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
+    record.loss = lab01::train_step(model, *optimizer, microbatches, functions.loss,
                                     learning_rate.at(step), options.clip);
 
     // 6 · Metrics: is it learning, and how fast?
     const auto tokens = static_cast<double>(options.accumulate * options.batch * length);
     record.tokens_per_second = tokens / stopwatch.seconds();
     if (run.validation_due(step))
-      record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss);
+      record.val_loss = validation_loss(model, data, options, functions.loss);
     run.record(record);
 
     // 7 · Checkpoint: all that is needed to go on from here as if nothing had happened.

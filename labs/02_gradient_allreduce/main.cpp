@@ -26,7 +26,7 @@
 #include "common/train/several_ranks.h"
 #include "common/train/training_run.h"
 #include "common/train/validation.h"
-#include "labs/01_single_gpu/single_gpu.h"
+#include "labs/01cuda_kernels/training_functions.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 
 namespace {
@@ -67,6 +67,8 @@ int train(Job& job, const Options& all_options) {
   const auto seed = static_cast<uint64_t>(options.seed);
   set_thread_count(options.threads);
   agree_on_options(job, options);
+  const Device device = agree_on_device(job, options);
+  const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
   job.agree("option log_every", fmt::format("{}", all_options.log_every));
 
   // 1 · Input. Changed: all ranks know the order of the epoch, and each reads its share of it.
@@ -82,10 +84,10 @@ int train(Job& job, const Options& all_options) {
   // that one sees whether they do.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
-  LlamaStage model(config, StageSpan::whole(config), Device::kCpu,
+  LlamaStage model(config, StageSpan::whole(config), device,
                    seed + static_cast<uint64_t>(world.rank()));
   lab02::broadcast_parameters(model, world);
-  const auto optimizer = make_optimizer(options, model.parameters().numel(), lab01::adam_update);
+  const auto optimizer = make_optimizer(options, model, functions.adam);
 
   TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data},
                   first_rank ? Books::kKept : Books::kNone);
@@ -93,7 +95,7 @@ int train(Job& job, const Options& all_options) {
   job.agree("first step", fmt::format("{}", run.first_step()));
   const LearningRate learning_rate = options.learning_rates();
   if (run.first_step() == 1)
-    run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss, world));
+    run.record_start(validation_loss(model, data, options, functions.loss, world));
 
   // 3 · Loop. As before, but no rank leaves it alone: the others would wait for it.
   Stopwatch stopwatch;
@@ -107,7 +109,7 @@ int train(Job& job, const Options& all_options) {
     // 4 · Gradient aggregation. Changed: over the microbatches of all ranks.
     // 5 · Loss. As before: each rank that of its own microbatches.
     const double own_loss =
-        lab02::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
+        lab02::train_step(model, *optimizer, microbatches, functions.loss,
                           learning_rate.at(step), options.clip, world);
     goes_on = all_true(world, run.goes_on(step + 1));
     ++steps_timed;
@@ -123,7 +125,7 @@ int train(Job& job, const Options& all_options) {
     record.tokens_per_second =
         tokens * static_cast<double>(world.size() * steps_timed) / stopwatch.seconds();
     if (run.validation_due(step))
-      record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss, world);
+      record.val_loss = validation_loss(model, data, options, functions.loss, world);
     run.record(record);
 
     // 7 · Checkpoint. Changed: rank 0 alone writes it; the others hold the same weights and the

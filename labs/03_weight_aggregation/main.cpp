@@ -27,7 +27,7 @@
 #include "common/train/several_ranks.h"
 #include "common/train/training_run.h"
 #include "common/train/validation.h"
-#include "labs/01_single_gpu/single_gpu.h"
+#include "labs/01cuda_kernels/training_functions.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 #include "labs/03_weight_aggregation/weight_aggregation.h"
 
@@ -86,6 +86,8 @@ int train(Job& job, const Options& all_options) {
   const auto seed = static_cast<uint64_t>(options.seed);
   set_thread_count(options.threads);
   agree_on_options(job, options);
+  const Device device = agree_on_device(job, options);
+  const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
   job.agree("every", fmt::format("{}", all_options.every));
   job.agree("drift", all_options.drift ? "yes" : "no");
 
@@ -102,10 +104,10 @@ int train(Job& job, const Options& all_options) {
   // 2 · Model. As in lab 02: one start for all. From here on each rank's model is its own.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
-  LlamaStage model(config, StageSpan::whole(config), Device::kCpu,
+  LlamaStage model(config, StageSpan::whole(config), device,
                    seed + static_cast<uint64_t>(world.rank()));
   lab02::broadcast_parameters(model, world);
-  const auto optimizer = make_optimizer(options, model.parameters().numel(), lab01::adam_update);
+  const auto optimizer = make_optimizer(options, model, functions.adam);
   const size_t sequences_here = shard(epoch_order(sequences, seed, 0)).size();
   const double share = lab03::share_of(static_cast<double>(sequences_here), world);
 
@@ -115,7 +117,7 @@ int train(Job& job, const Options& all_options) {
   const int64_t first_step = run.first_step();
   const LearningRate learning_rate = options.learning_rates();
   if (first_step == 1)
-    run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss, world));
+    run.record_start(validation_loss(model, data, options, functions.loss, world));
   std::ofstream drifts;
   if (all_options.drift && first_rank) drifts.open(run.folder() / "drift.tsv", std::ios::app);
 
@@ -138,7 +140,7 @@ int train(Job& job, const Options& all_options) {
                                          .share = share};
     const uint64_t sent_before = bytes_sent(world);
     const double own_loss =
-        lab03::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
+        lab03::train_step(model, *optimizer, microbatches, functions.loss,
                           learning_rate.at(step), options.clip, step, aggregation, world);
     sent += bytes_sent(world) - sent_before;
     round_loss += own_loss * static_cast<double>(target_count(microbatches));
@@ -162,7 +164,7 @@ int train(Job& job, const Options& all_options) {
     record.tokens_per_second =
         tokens * static_cast<double>(world.size() * round_steps) / stopwatch.seconds();
     if (run.validation_due(step))
-      record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss, world);
+      record.val_loss = validation_loss(model, data, options, functions.loss, world);
     run.record(record);
 
     // 7 · Checkpoint. Changed: the average of the weights, but Adam's moments of rank 0 only. A

@@ -33,7 +33,7 @@
 #include "common/train/timeline_report.h"
 #include "common/train/training_run.h"
 #include "common/train/validation.h"
-#include "labs/01_single_gpu/single_gpu.h"
+#include "labs/01cuda_kernels/training_functions.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
 namespace {
@@ -76,6 +76,8 @@ int train(Job& job, const Options& all_options) {
   const bool first_rank = pipeline.rank() == 0;
   set_thread_count(options.threads);
   agree_on_options(job, options);
+  const Device device = agree_on_device(job, options);
+  const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
 
   // 1 · Input. Changed: every rank reads the same batches. The first stage needs the tokens, the
   // last one the targets.
@@ -91,12 +93,12 @@ int train(Job& job, const Options& all_options) {
   const std::vector<StageSpan> spans =
       choose_stages(config, pipeline.size(), all_options.pipeline, lab04::split);
   agree_on_pipeline(job, spans, all_options.pipeline);
-  LlamaStage stage(config, spans[static_cast<size_t>(pipeline.rank())], Device::kCpu, seed);
-  const auto optimizer = make_optimizer(options, stage.parameters().numel(), lab01::adam_update);
+  LlamaStage stage(config, spans[static_cast<size_t>(pipeline.rank())], device, seed);
+  const auto optimizer = make_optimizer(options, stage, functions.adam);
 
   FlightRecorder& recorder = pipeline.recorder();
   record_passes(stage, recorder);
-  const auto loss = recorded_loss(lab01::causal_lm_loss, recorder);
+  const auto loss = recorded_loss(functions.loss, recorder);
   RecordedOptimizer recorded_optimizer(*optimizer, recorder);
 
   TrainingRun run(options,
@@ -109,7 +111,7 @@ int train(Job& job, const Options& all_options) {
     const auto forward = [&](const TokenBatch& batch) {
       return lab04::forward(stage, batch, pipeline);
     };
-    return validation_loss(stage, data, options, lab01::causal_lm_loss, forward, pipeline);
+    return validation_loss(stage, data, options, functions.loss, forward, pipeline);
   };
   if (run.first_step() == 1) run.record_start(validate());
 

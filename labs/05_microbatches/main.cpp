@@ -43,7 +43,7 @@
 #include "common/train/timeline_report.h"
 #include "common/train/training_run.h"
 #include "common/train/validation.h"
-#include "labs/01_single_gpu/single_gpu.h"
+#include "labs/01cuda_kernels/training_functions.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"
 
@@ -160,6 +160,8 @@ int train(Job& job, const Options& all_options) {
   const bool first_rank = pipeline.rank() == 0;
   set_thread_count(options.threads);
   agree_on_options(job, options);
+  const Device device = agree_on_device(job, options);
+  const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
 
   // The schedule. New: what every stage does in a wave, in which order.
   const Schedule schedule = make_schedule(all_options, pipeline.size());
@@ -178,12 +180,12 @@ int train(Job& job, const Options& all_options) {
   const std::vector<StageSpan> spans =
       choose_stages(config, pipeline.size(), all_options.pipeline, lab04::split);
   agree_on_pipeline(job, spans, all_options.pipeline);
-  LlamaStage stage(config, spans[static_cast<size_t>(pipeline.rank())], Device::kCpu, seed);
-  const auto optimizer = make_optimizer(options, stage.parameters().numel(), lab01::adam_update);
+  LlamaStage stage(config, spans[static_cast<size_t>(pipeline.rank())], device, seed);
+  const auto optimizer = make_optimizer(options, stage, functions.adam);
 
   FlightRecorder& recorder = pipeline.recorder();
   record_passes(stage, recorder);
-  const auto loss = recorded_loss(lab01::causal_lm_loss, recorder);
+  const auto loss = recorded_loss(functions.loss, recorder);
   RecordedOptimizer recorded_optimizer(*optimizer, recorder);
 
   TrainingRun run(options,
@@ -198,7 +200,7 @@ int train(Job& job, const Options& all_options) {
     const auto forward = [&](const TokenBatch& batch) {
       return lab04::forward(stage, batch, pipeline);
     };
-    return validation_loss(stage, data, options, lab01::causal_lm_loss, forward, pipeline);
+    return validation_loss(stage, data, options, functions.loss, forward, pipeline);
   };
   if (run.first_step() == 1) run.record_start(validate());
 

@@ -1,7 +1,6 @@
 // Lab 02 · one training step on several ranks: solution.
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "common/ops/ops.h"
@@ -20,16 +19,20 @@ float share_of_targets(int64_t targets, lab::ProcessGroup& world) {
 lab::Tensor flatten(std::span<const lab::Tensor> tensors) {
   int64_t size = 0;
   for (const lab::Tensor& tensor : tensors) size += tensor.numel();
-  const lab::Tensor flat = lab::Tensor::empty({size});
-  float* next = flat.data();
-  for (const lab::Tensor& tensor : tensors) next = std::ranges::copy(tensor.values(), next).out;
+  if (size == 0) return lab::Tensor::empty({0});
+  const lab::Tensor flat = lab::Tensor::empty({size}, tensors[0].device());
+  int64_t next = 0;
+  for (const lab::Tensor& tensor : tensors) {
+    flat.rows(next, next + tensor.numel()).copy_from(tensor.view({tensor.numel()}));
+    next += tensor.numel();
+  }
   return flat;
 }
 
 void unflatten(const lab::Tensor& flat, std::span<const lab::Tensor> tensors) {
-  const float* next = flat.data();
+  int64_t next = 0;
   for (const lab::Tensor& tensor : tensors) {
-    std::copy_n(next, tensor.numel(), tensor.data());
+    tensor.view({tensor.numel()}).copy_from(flat.rows(next, next + tensor.numel()));
     next += tensor.numel();
   }
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "common/ops/ops.h"
+
 namespace lab03 {
 
 // Task 1a
@@ -17,7 +19,7 @@ double share_of(double examples, lab::ProcessGroup& world) {
 void average_weights(std::span<const lab::Parameter> parameters, double share,
                      lab::ProcessGroup& world) {
   for (const lab::Parameter& parameter : parameters) {
-    for (float& weight : parameter.value.values()) weight *= static_cast<float>(share);
+    lab::scale(parameter.value, static_cast<float>(share));
     world.all_reduce(parameter.value);
   }
 }
@@ -46,12 +48,8 @@ double drift(std::span<const lab::Parameter> parameters, double share, lab::Proc
 
   double squares = 0.0;
   for (size_t i = 0; i < average.size(); ++i) {
-    const std::span<const float> own = parameters[i].value.values();
-    const std::span<const float> mean = average[i].value.values();
-    for (size_t j = 0; j < own.size(); ++j) {
-      const double distance = double{own[j]} - double{mean[j]};
-      squares += distance * distance;
-    }
+    lab::add_scaled(parameters[i].value, -1.0F, average[i].value);  // now the distance
+    squares += lab::sum_of_squares(average[i].value);
   }
   const lab::Tensor largest = lab::Tensor::from({static_cast<float>(std::sqrt(squares))}, {1});
   world.all_reduce(largest, lab::ReduceOp::kMax);

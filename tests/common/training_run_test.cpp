@@ -58,7 +58,7 @@ class TrainingRunTest : public testing::Test {
     LlamaConfig config = options.model;
     config.vocab_size = tokenizer.vocab_size();
     LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
-    const auto optimizer = make_optimizer(options, model.parameters().numel(), lab01::adam_update);
+    const auto optimizer = make_optimizer(options, model, lab01::adam_update);
     TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data});
     if (run.first_step() == 1)
       run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss));

@@ -25,6 +25,12 @@ void add(const Matrix& x, const Matrix& y) {
   });
 }
 
+void add_scaled(const float* x, float factor, float* y, int64_t count) {
+  parallel_blocks(count, kBlock, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) y[i] += factor * x[i];
+  });
+}
+
 // Sums of blocks of fixed size, added in order: independent of the number of threads.
 double sum_of_squares(const float* x, int64_t count) {
   std::vector<double> sums(static_cast<size_t>((count + kBlock - 1) / kBlock));

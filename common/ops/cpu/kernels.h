@@ -52,6 +52,7 @@ void swiglu_backward(const Matrix& gate_up, const Matrix& dy);
 
 void scale(float* x, int64_t count, float factor);
 void add(const Matrix& x, const Matrix& y);
+void add_scaled(const float* x, float factor, float* y, int64_t count);
 double sum_of_squares(const float* x, int64_t count);
 
 }  // namespace lab::cpu

@@ -1,0 +1,55 @@
+// Communicator: NCCL's connections among some ranks, which never block the thread that uses them.
+#pragma once
+
+#include <nccl.h>
+
+#include <chrono>
+#include <string>
+
+#include "common/comm/nccl/nccl_check.h"
+
+namespace lab::nccl {
+
+/// What the ranks of one communicator must have in common; made by one of them, for one use.
+std::string make_unique_id();
+
+/// Everything NCCL is asked for, connecting included, goes on in the background. Ask for the next
+/// thing only when `ready`.
+class Communicator {
+ public:
+  /// Begins to connect this rank. `purpose` is for messages: "messages from rank 0 to rank 1".
+  /// Throws Error.
+  Communicator(const std::string& unique_id, int rank, int size, std::string purpose);
+  /// Aborts unless it was closed.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// Whether what was asked for last has been handed to the GPU (which may still be busy with it).
+  /// Throws Error when that, or something that the GPU was doing, has failed.
+  bool ready() const;
+
+  /// Calls `body(communicator)`, which calls functions of NCCL and returns their first failure.
+  /// They become one operation.
+  template <typename Body>
+  void ask(const Body& body) {
+    check(ncclGroupStart(), "ncclGroupStart", "{}", purpose_);
+    const ncclResult_t asked = body(communicator_);
+    const ncclResult_t end = ncclGroupEnd();
+    check(asked, "a call", "{}", purpose_);
+    check(end, "ncclGroupEnd", "{}", purpose_);
+  }
+
+  /// Takes the connections down in good order; after `grace`, or if something has failed, abruptly.
+  void close(std::chrono::milliseconds grace) noexcept;
+  /// Ends all that is under way, on the GPU too.
+  void abort() noexcept;
+
+ private:
+  bool finalize(std::chrono::milliseconds grace) const;
+
+  ncclComm_t communicator_ = nullptr;
+  std::string purpose_;
+};
+
+}  // namespace lab::nccl

@@ -1,0 +1,16 @@
+// Stands in for NCCL in a build without it.
+#include "common/comm/nccl/nccl_transport.h"
+#include "common/tensor/error.h"
+
+namespace lab {
+
+std::string nccl_problem() {
+  return "this build has no NCCL: install libnccl-dev beside the CUDA Toolkit and configure again "
+         "(./workbook setup), or use --comm gloo";
+}
+
+std::unique_ptr<Transport> connect_nccl(const NcclOptions& /*options*/, Store& /*store*/) {
+  fail("{}", nccl_problem());
+}
+
+}  // namespace lab

@@ -1,0 +1,61 @@
+// See stream.h.
+#include "common/comm/nccl/stream.h"
+
+#include "common/comm/nccl/patience.h"
+#include "common/cuda/check.h"
+#include "common/cuda/cuda_accelerator.h"
+#include "common/tensor/error.h"
+
+namespace lab::nccl {
+
+using cuda::check;
+
+Event::Event() {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags",
+        "preparing a message between GPUs");
+}
+
+Event::~Event() { static_cast<void>(cudaEventDestroy(event_)); }
+
+void Event::record(cudaStream_t stream) {
+  check(cudaEventRecord(event_, stream), "cudaEventRecord", "a message between GPUs");
+}
+
+void Event::record_computation() {
+  cuda::Context& context = cuda::cuda_accelerator().context();
+  require(!context.recording(),
+          "a message between GPUs cannot be recorded: exchange it before or after the recorded work");
+  context.activate();
+  record(context.stream());
+}
+
+bool Event::happened() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());  // not an error: nobody else should find it
+    return false;
+  }
+  check(status, "cudaEventQuery", "waiting for a message between GPUs");
+  return true;
+}
+
+Stream::Stream() {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
+        "preparing messages between GPUs");
+}
+
+Stream::~Stream() {
+  const Patience patience(std::chrono::seconds(1));
+  while (cudaStreamQuery(stream_) == cudaErrorNotReady && !patience.over()) patience.pause();
+  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+void Stream::follow(const Event& event) {
+  check(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent",
+        "a message between GPUs");
+}
+
+void activate_gpu() { cuda::cuda_accelerator().context().activate(); }
+
+}  // namespace lab::nccl

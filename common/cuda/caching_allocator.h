@@ -1,0 +1,85 @@
+// GPU memory without a call to the driver per tensor: what is released is kept, and handed out
+// again to the next request of about that size.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace lab::cuda {
+
+/// The driver's cudaMalloc takes long and its cudaFree waits for the GPU. A training step asks for
+/// the same sizes each time, so after the first step this allocator serves all from what it keeps.
+///
+/// One stream: a block may be handed out while kernels that were started before its release still
+/// use it, since whatever its new owner starts comes after them. Work on another stream must be
+/// waited for before its memory is released.
+///
+/// Sizes are rounded up, by at most an eighth or to 256 bytes, so that similar requests share
+/// blocks. When the GPU is full, everything kept is given back to the driver and the request tried
+/// again.
+///
+/// Methods may be called from several threads.
+class CachingAllocator {
+ public:
+  /// kNone hands every call on to the driver, with the size as asked: slow, but memory checkers
+  /// then see each access outside a tensor.
+  enum class Keep { kReleased, kNone };
+
+  explicit CachingAllocator(Keep keep = Keep::kReleased) : keep_(keep) {}
+  /// Gives all that was released back to the driver; what is in use stays.
+  ~CachingAllocator();
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+
+  /// Starts at a multiple of 256 bytes. Throws Error when memory runs out; it says how much was
+  /// asked for and how much there is.
+  void* allocate(size_t bytes);
+  void release(void* memory) noexcept;
+
+  /// Bytes that the driver has lent: in use, and kept for later.
+  size_t bytes_in_use() const;
+  size_t bytes_kept() const;
+
+ private:
+  friend class RecordingMemory;
+
+  /// Released blocks by their size.
+  using Kept = std::map<size_t, std::vector<void*>>;
+  struct InUse {
+    size_t bytes;
+    Kept* home;  // where it goes on release
+  };
+
+  void* take(Kept& kept, size_t bytes);
+  void* ask_driver(size_t bytes);
+  void give_back(Kept& kept) noexcept;
+
+  Keep keep_;
+  mutable std::mutex mutex_;
+  Kept kept_;
+  Kept* recording_ = nullptr;
+  std::unordered_map<void*, InUse> in_use_;
+};
+
+/// The memory of one recording (see RecordedWork): while `open`, all requests come from here and
+/// all that is released stays here. Repeating the recording uses the same addresses again, so
+/// nobody else may get them, until this object ends.
+class RecordingMemory {
+ public:
+  explicit RecordingMemory(CachingAllocator& allocator);
+  ~RecordingMemory();
+  RecordingMemory(const RecordingMemory&) = delete;
+  RecordingMemory& operator=(const RecordingMemory&) = delete;
+
+  /// Work is being recorded from the constructor to this call.
+  void close();
+
+ private:
+  CachingAllocator& allocator_;
+  CachingAllocator::Kept kept_;
+};
+
+}  // namespace lab::cuda

@@ -1,0 +1,51 @@
+// Opening a GPU.
+#include <cstdlib>
+#include <string_view>
+
+#include "common/cuda/check.h"
+#include "common/cuda/context.h"
+
+namespace lab::cuda {
+namespace {
+
+/// What NVIDIA recommends for cuBLAS: 32 MiB from Hopper on, 4 MiB before.
+size_t workspace_bytes(int index) {
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index),
+        "cudaDeviceGetAttribute", "looking at GPU {}", index);
+  return size_t{major >= 9 ? 32U : 4U} << 20;
+}
+
+/// LAB_CUDA_CACHE=0 is for memory checkers.
+CachingAllocator::Keep keep_from_environment() {
+  const char* value = std::getenv("LAB_CUDA_CACHE");
+  return value != nullptr && std::string_view(value) == "0" ? CachingAllocator::Keep::kNone
+                                                            : CachingAllocator::Keep::kReleased;
+}
+
+}  // namespace
+
+Context::Context(int index) : index_(index), memory_(keep_from_environment()) {
+  activate();
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
+        "opening GPU {}", index);
+  check(cublasCreate(&blas_), "cublasCreate", "opening cuBLAS on GPU {}", index);
+  check(cublasSetStream(blas_, stream_), "cublasSetStream", "opening cuBLAS");
+  const size_t bytes = workspace_bytes(index);
+  blas_workspace_ = memory_.allocate(bytes);
+  check(cublasSetWorkspace(blas_, blas_workspace_, bytes), "cublasSetWorkspace", "opening cuBLAS");
+  check(cublasSetMathMode(blas_, CUBLAS_DEFAULT_MATH), "cublasSetMathMode", "opening cuBLAS");
+}
+
+Context::~Context() {
+  static_cast<void>(cudaStreamSynchronize(stream_));
+  static_cast<void>(cublasDestroy(blas_));
+  memory_.release(blas_workspace_);
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+void Context::activate() const {
+  check(cudaSetDevice(index_), "cudaSetDevice", "choosing GPU {}", index_);
+}
+
+}  // namespace lab::cuda

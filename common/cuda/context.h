@@ -1,0 +1,63 @@
+// What all CUDA code of this process shares: one GPU, one stream, one cuBLAS handle, one allocator.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "common/cuda/caching_allocator.h"
+
+namespace lab::cuda {
+
+class Context {
+ public:
+  /// Opens GPU `index`. Throws Error, saying why, when that fails.
+  explicit Context(int index);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  /// Makes the GPU that of the calling thread; every thread starts out with GPU 0.
+  void activate() const;
+
+  int index() const { return index_; }
+  /// All kernels, products and copies are asked for on this stream, and happen in that order. Work
+  /// on other streams does not wait for it unless told to, nor it for them.
+  cudaStream_t stream() const { return stream_; }
+  /// Its workspace is fixed, so that products give the same bits each time and can be recorded.
+  cublasHandle_t blas() const { return blas_; }
+  CachingAllocator& memory() const { return memory_; }
+
+  /// Whether the stream records instead of running (see RecordedWork).
+  bool recording() const { return recording_; }
+  void set_recording(bool recording) { recording_ = recording; }
+
+ private:
+  int index_;
+  cudaStream_t stream_ = nullptr;
+  cublasHandle_t blas_ = nullptr;
+  void* blas_workspace_ = nullptr;
+  mutable CachingAllocator memory_;
+  bool recording_ = false;
+};
+
+/// GPU memory for the intermediate results of one operation. It may be given back as soon as the
+/// operation has been asked for: see CachingAllocator.
+template <typename T>
+class Scratch {
+ public:
+  Scratch(const Context& context, size_t count)
+      : memory_(context.memory()), data_(static_cast<T*>(memory_.allocate(count * sizeof(T)))) {}
+  ~Scratch() { memory_.release(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  T* data() const { return data_; }
+
+ private:
+  CachingAllocator& memory_;
+  T* data_;
+};
+
+}  // namespace lab::cuda

@@ -1,0 +1,17 @@
+// Stands in for the CUDA backend in a build without one.
+#include "common/tensor/accelerator.h"
+#include "common/tensor/error.h"
+
+namespace lab::detail {
+
+AcceleratorSupport find_accelerators() {
+  return {.count = 0,
+          .problem = "this build has no CUDA: install the CUDA Toolkit and configure again "
+                     "(./workbook setup), or use --device cpu"};
+}
+
+std::unique_ptr<Accelerator> open_accelerator(int /*index*/) {
+  fail("{}", find_accelerators().problem);
+}
+
+}  // namespace lab::detail

@@ -1,0 +1,45 @@
+// Matrix products by cuBLAS.
+//
+// cuBLAS counts along columns, as Fortran does; our matrices lie in memory row by row. The same
+// memory read column by column is the transposed matrix, so instead of C = A B we ask for
+// C^T = B^T A^T: the operands change places and each is already transposed.
+#include <climits>
+
+#include "common/cuda/check.h"
+#include "common/ops/cuda/elementwise.h"
+#include "common/ops/cuda/matmul.h"
+#include "common/tensor/error.h"
+
+namespace lab::cuda {
+namespace {
+
+cublasOperation_t operation(Transpose transpose) {
+  return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+int as_int(int64_t size) {
+  require(size <= INT_MAX, "matrix product: {} rows or columns are more than cuBLAS takes", size);
+  return static_cast<int>(size);
+}
+
+}  // namespace
+
+void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b, const Matrix& a,
+            const Matrix& b, float beta, const Matrix& c) {
+  const int64_t inner = transpose_a == Transpose::kYes ? a.rows : a.columns;
+  if (c.rows == 0 || c.columns == 0) return;
+  if (inner == 0) {  // an empty sum
+    if (beta == 0.0F) fill(context, c, 0.0F);
+    return;
+  }
+  const float alpha = 1.0F;
+  check(cublasGemmEx(context.blas(), operation(transpose_b), operation(transpose_a),
+                     as_int(c.columns), as_int(c.rows), as_int(inner), &alpha,  //
+                     b.data, CUDA_R_32F, as_int(b.stride),                      //
+                     a.data, CUDA_R_32F, as_int(a.stride), &beta,               //
+                     c.data, CUDA_R_32F, as_int(c.stride),                      //
+                     CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx", "matrix product [{} x {}] x [{} x {}]", c.rows, inner, inner, c.columns);
+}
+
+}  // namespace lab::cuda

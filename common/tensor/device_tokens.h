@@ -1,0 +1,29 @@
+// Tokens where a device can read them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/tensor/tensor.h"
+
+namespace lab {
+
+/// A copy of some tokens in the memory of a device. The memory stays where it is as long as it is
+/// large enough: recorded work that reads it can be repeated with other tokens.
+class DeviceTokens {
+ public:
+  explicit DeviceTokens(Device device = Device::kCpu) : device_(device) {}
+
+  /// On a GPU asynchronous, in order with all else that is asked of it.
+  void assign(std::span<const int32_t> tokens);
+  /// The tokens, to be read on the device.
+  std::span<const int32_t> tokens() const;
+
+ private:
+  Device device_;
+  Tensor memory_;  // as many elements of 4 bytes
+  int64_t count_ = 0;
+};
+
+}  // namespace lab

@@ -1,0 +1,22 @@
+// --device: on what a program computes.
+#pragma once
+
+#include <string>
+
+#include "common/tensor/tensor.h"
+
+namespace lab {
+
+/// "cpu"; "cuda": a GPU, or an error that says what is missing; "auto": a GPU where there is one.
+/// Several ranks of one machine take its GPUs in turn: rank r of G GPUs has GPU r mod G, and ranks
+/// may share one.
+struct DeviceChoice {
+  Device device = Device::kCpu;
+  std::string why;  // "NVIDIA H200 (GPU 0 of 1)", "CPU: this build has no CUDA"
+};
+
+/// Opens the device for this process. `local_rank`: its number among the ranks of its machine.
+/// Throws Error for "cuda" where there is no GPU that can be used.
+DeviceChoice choose_device(const std::string& option, int local_rank = 0);
+
+}  // namespace lab

@@ -1,0 +1,29 @@
+// Stands in for kernels.cu in a build without CUDA. Nobody gets here: there is no GPU memory to
+// call them with.
+#include "common/tensor/error.h"
+#include "labs/01cuda_kernels/kernels.h"
+
+namespace lab01cuda {
+namespace {
+
+[[noreturn]] void no_cuda() { lab::fail("this build has no CUDA: use --device cpu"); }
+
+}  // namespace
+
+void launch_rmsnorm(const float* /*x*/, const float* /*weight*/, float /*epsilon*/, float* /*y*/,
+                    float* /*inverse_rms*/, int64_t /*rows*/, int64_t /*channels*/) {
+  no_cuda();
+}
+
+void launch_softmax_cross_entropy(float* /*logits*/, const int32_t* /*targets*/, float /*scale*/,
+                                  float* /*losses*/, int64_t /*rows*/, int64_t /*vocab*/) {
+  no_cuda();
+}
+
+void launch_adam(const lab::AdamConfig& /*config*/, float /*learning_rate*/, int64_t /*step*/,
+                 float* /*parameters*/, const float* /*gradients*/, float* /*first_moment*/,
+                 float* /*second_moment*/, int64_t /*count*/) {
+  no_cuda();
+}
+
+}  // namespace lab01cuda

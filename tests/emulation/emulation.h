@@ -1,0 +1,46 @@
+// What a test may set and ask of the emulation of CUDA. See docs/kernel-emulation.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+namespace lab::emulation {
+
+/// A kernel did what it must not do, or host code touched device memory. One line: which kernel,
+/// block and thread, what, and which variable. Thrown by the call that ran the kernel; everything
+/// else that was queued is dropped.
+class KernelError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// In which order the threads of a block, the blocks of a launch and the streams of a device run.
+/// A correct kernel gives the right results in every order.
+enum class Order { kAscending, kDescending, kShuffled };
+void set_order(Order order, uint64_t seed = 0);
+
+/// What cudaGetDeviceCount and its like find.
+enum class Driver { kPresent, kMissing, kTooOld };
+void set_driver(Driver driver);
+void set_device_count(int count);
+/// Of each device, in bytes. At first 4 GiB.
+void set_total_memory(size_t bytes);
+
+/// Counts since the last reset().
+struct Statistics {
+  long launches = 0;     // kernels that ran, those of cuBLAS and of graphs included
+  long allocations = 0;  // cudaMalloc
+  long copies = 0;       // copies that ran
+  long waits = 0;        // calls by which the host waited for the device
+};
+Statistics statistics();
+
+/// Throws the error that a call which cannot throw (cudaFree, cudaStreamDestroy, ...) has kept.
+void check();
+
+/// Drops what is queued, kept errors, captures and counts; all settings as at the start. Memory,
+/// streams and events stay.
+void reset();
+
+}  // namespace lab::emulation

@@ -1,0 +1,41 @@
+// Words for messages.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <string>
+#include <string_view>
+
+#include "emulated/warp.h"
+
+namespace lab::emulation {
+
+/// "rms_norm.cu:31": the file without its folder.
+inline std::string place(const std::source_location& where) {
+  std::string_view file = where.file_name();
+  file.remove_prefix(file.rfind('/') + 1);
+  return fmt::format("{}:{}", file, where.line());
+}
+
+inline const char* name_of(WarpOperation operation) {
+  switch (operation) {
+    case WarpOperation::kSync:
+      return "__syncwarp";
+    case WarpOperation::kShuffle:
+      return "__shfl_sync";
+    case WarpOperation::kShuffleUp:
+      return "__shfl_up_sync";
+    case WarpOperation::kShuffleDown:
+      return "__shfl_down_sync";
+    case WarpOperation::kShuffleXor:
+      return "__shfl_xor_sync";
+    case WarpOperation::kVote:
+      return "a vote of the warp";
+    case WarpOperation::kNone:
+      break;
+  }
+  return "nothing";
+}
+
+}  // namespace lab::emulation

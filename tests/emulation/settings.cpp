@@ -1,0 +1,44 @@
+// See settings.h and order.h.
+#include "settings.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "lock.h"
+#include "order.h"
+
+namespace lab::emulation {
+
+Settings& settings() {
+  static Settings result;
+  return result;
+}
+
+Statistics& counts() {
+  static Statistics result;
+  return result;
+}
+
+void fill_order(std::vector<unsigned>& order, unsigned count, uint64_t salt) {
+  order.resize(count);
+  std::iota(order.begin(), order.end(), 0U);
+  if (settings().order == Order::kDescending) std::reverse(order.begin(), order.end());
+  if (settings().order == Order::kShuffled) {
+    std::mt19937_64 random(settings().seed * 0x9e3779b97f4a7c15ULL + salt);
+    std::shuffle(order.begin(), order.end(), random);
+  }
+}
+
+void set_order(Order order, uint64_t seed) {
+  const auto lock = lock_runtime();
+  settings().order = order;
+  settings().seed = seed;
+}
+
+void set_driver(Driver driver) { settings().driver = driver; }
+void set_device_count(int count) { settings().device_count = count; }
+void set_total_memory(size_t bytes) { settings().total_memory = bytes; }
+Statistics statistics() { return counts(); }
+
+}  // namespace lab::emulation
