@@ -18,7 +18,8 @@ set(LAB_EMULATION_DIR ${CMAKE_SOURCE_DIR}/tests/emulation)
 
 # What emulated code is compiled with, after all that its target asks for: no other sanitizer, and
 # none of the optimisations that read where the source does not, or move variables about.
-set(LAB_EMULATED_OPTIONS -fno-sanitize=all -fsanitize=thread -O1 -g1 -Wno-unknown-pragmas)
+set(LAB_EMULATED_OPTIONS -fno-sanitize=all -fsanitize=thread -O1 -g1 -gdwarf-4
+    -Wno-unknown-pragmas)  # dwarf-4: addr2line finds the line in the .cu, not in its wrapper
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND LAB_EMULATED_OPTIONS --param=tsan-instrument-func-entry-exit=0
        -fno-if-conversion -fno-ssa-phiopt -fno-tree-loop-im -fno-toplevel-reorder)

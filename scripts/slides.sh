@@ -86,7 +86,7 @@ check_overflow() {
 
 for number; do
   compgen -G "slides/${number}_*.md" >/dev/null ||
-    fail "there is no deck '$number'; there are: $(cd slides && echo [0-9][0-9]_*.md)"
+    fail "there is no deck '$number'; there are: $(cd slides && echo [0-9][0-9]*_*.md)"
 done
 
 prepare
@@ -94,7 +94,7 @@ browser=$(find_browser)
 profile=$(mktemp -d -t workbook-slides.XXXXXX)
 trap 'rm -rf "$profile"' EXIT
 
-for deck in slides/[0-9][0-9]_*.md; do
+for deck in slides/[0-9][0-9]*_*.md; do
   name=$(basename "$deck" .md)
   if (($# > 0)) && [[ " $* " != *" ${name%%_*} "* ]]; then continue; fi
   build_html "$deck" "$out/$name.html"

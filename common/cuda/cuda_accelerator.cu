@@ -70,15 +70,10 @@ void CudaAccelerator::release(void* memory) noexcept { context_.memory().release
 
 void* CudaAccelerator::allocate_pinned(size_t bytes) {
   context_.activate();
-  void* memory = nullptr;
-  check(cudaMallocHost(&memory, bytes == 0 ? 1 : bytes), "cudaMallocHost",
-        "allocating {} of pinned host memory", byte_count(bytes));
-  return memory;
+  return pinned_.allocate(bytes);
 }
 
-void CudaAccelerator::release_pinned(void* memory) noexcept {
-  static_cast<void>(cudaFreeHost(memory));
-}
+void CudaAccelerator::release_pinned(void* memory) noexcept { pinned_.release(memory); }
 
 void CudaAccelerator::copy(const MemoryCopy& copy) {
   if (copy.width == 0 || copy.rows == 0) return;
@@ -109,6 +104,13 @@ void CudaAccelerator::synchronize() {
   require(!context_.recording(), "recorded work must not wait for the GPU: it does not run yet");
   context_.activate();
   check(cudaStreamSynchronize(context_.stream()), "cudaStreamSynchronize", "waiting for the GPU");
+  pinned_.gpu_is_idle();
+}
+
+void CudaAccelerator::allow_tf32(bool allow) {
+  check(cublasSetMathMode(context_.blas(),
+                          allow ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
+        "cublasSetMathMode", "choosing how matrix products round");
 }
 
 std::unique_ptr<RecordedWork> CudaAccelerator::record(const std::function<void()>& work) {

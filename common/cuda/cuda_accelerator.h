@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/cuda/context.h"
+#include "common/cuda/pinned_pool.h"
 #include "common/cuda/staged_copy.h"
 #include "common/ops/cuda/cuda_kernels.h"
 #include "common/tensor/accelerator.h"
@@ -26,6 +27,7 @@ class CudaAccelerator final : public Accelerator {
   void copy(const MemoryCopy& copy) override;
   void fill(float* data, int64_t rows, int64_t columns, int64_t row_stride, float value) override;
   void synchronize() override;
+  void allow_tf32(bool allow) override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
 
   const Kernels& kernels() const override;
@@ -35,6 +37,7 @@ class CudaAccelerator final : public Accelerator {
  private:
   Context context_;
   StagedCopy staged_;
+  PinnedPool pinned_;
   CudaKernels kernels_;
   std::string name_;
 };

@@ -31,7 +31,7 @@ LabPoints read_points(const std::filesystem::path& file) {
     const nlohmann::json json = nlohmann::json::parse(stream);
     LabPoints points;
     points.folder = json.at("lab");
-    points.number = points.folder.substr(0, 2);
+    points.number = points.folder.substr(0, points.folder.find('_'));
     points.title = json.at("title");
     for (const auto& entry : json.at("tasks"))
       points.tasks.push_back({.id = entry.at("id"),

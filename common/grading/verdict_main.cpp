@@ -62,6 +62,14 @@ int judge(const std::string& only_task) {
   return code;
 }
 
+/// With LAB_TEST_DEVICE=cuda, the implementation's rank program for a GPU (labs of kernels have
+/// one).
+std::string on_device(const std::string& implementation) {
+  const char* device = std::getenv("LAB_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "cuda" ? implementation + "_gpu"
+                                                            : implementation;
+}
+
 /// What cmake/run_build.sh has left when the implementation does not build; else empty.
 std::string build_error() {
   if (fs::exists(settings().rank_program())) return "";
@@ -92,8 +100,11 @@ int report(const std::string& problem) {
 }
 
 int check_starter_task(const fs::path& source_folder, const std::string& task) {
-  const std::string name = settings().points.folder.substr(3);
-  const std::string source = fmt::format("labs/{}/{}.cpp", settings().points.folder, name);
+  const std::string& folder = settings().points.folder;
+  const std::string name = folder.substr(folder.find('_') + 1);
+  const std::string cpp = fmt::format("labs/{}/{}.cpp", folder, name);
+  const std::string source =
+      fs::exists(source_folder / cpp) ? cpp : fmt::format("labs/{}/{}.cu", folder, name);
   const bool unwritten = is_unwritten(source_folder / source, task);
   const bool built = fs::exists(settings().rank_program());
   if (unwritten && built) return report(check_starter(run_tests({task})[task], source));
@@ -132,7 +143,7 @@ int run(int argc, char** argv, const fs::path& source_folder, const std::string&
   }
   set_settings({.points = read_points(source_folder / "labs" / lab_folder / "points.json"),
                 .programs = fs::read_symlink("/proc/self/exe").parent_path(),
-                .implementation = options.implementation});
+                .implementation = on_device(options.implementation)});
   if (!options.task.empty()) settings().points.task(options.task);
 
   if (options.score) return print_score();

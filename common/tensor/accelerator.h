@@ -49,6 +49,7 @@ class Accelerator {
   virtual void release(void* memory) noexcept = 0;
 
   /// Host memory that the GPU reads and writes at full speed, and while the host goes on (pinned).
+  /// It may be given back while copies are still under way.
   virtual void* allocate_pinned(size_t bytes) = 0;
   virtual void release_pinned(void* memory) noexcept = 0;
 
@@ -64,6 +65,10 @@ class Accelerator {
   /// Calls `work`, which asks for kernels and copies within GPU memory and must not wait for them;
   /// they do not run, but are recorded. What `work` allocates stays reserved for the recording.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
+
+  /// Whether matrix products may round their inputs to TF32: 10 bits of mantissa in place of 23, on
+  /// tensor cores, from compute capability 8.0 on. At first they may not.
+  virtual void allow_tf32(bool allow) = 0;
 
   virtual const Kernels& kernels() const = 0;
 };

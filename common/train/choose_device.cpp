@@ -5,7 +5,7 @@
 
 namespace lab {
 
-DeviceChoice choose_device(const std::string& option, int local_rank) {
+DeviceChoice choose_device(const std::string& option, bool tf32, int local_rank) {
   require(option == "cpu" || option == "cuda" || option == "auto",
           "--device {}: it must be cpu, cuda or auto", option);
   if (option == "cpu") return {.device = Device::kCpu, .why = "CPU"};
@@ -16,6 +16,7 @@ DeviceChoice choose_device(const std::string& option, int local_rank) {
   }
   const int index = local_rank % support.count;
   use_accelerator(index);
+  accelerator().allow_tf32(tf32);
   return {.device = Device::kCuda,
           .why = fmt::format("{} (GPU {} of {})", accelerator().name(), index, support.count)};
 }

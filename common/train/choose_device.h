@@ -16,7 +16,8 @@ struct DeviceChoice {
 };
 
 /// Opens the device for this process. `local_rank`: its number among the ranks of its machine.
-/// Throws Error for "cuda" where there is no GPU that can be used.
-DeviceChoice choose_device(const std::string& option, int local_rank = 0);
+/// `tf32`: see Accelerator::allow_tf32. Throws Error for "cuda" where there is no GPU that can be
+/// used.
+DeviceChoice choose_device(const std::string& option, bool tf32 = false, int local_rank = 0);
 
 }  // namespace lab

@@ -46,6 +46,8 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
   add("--device", options.device, "NAME", "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
+  app.add_flag("--tf32", options.tf32, "on a GPU: faster matrix products, of 10 bits of mantissa")
+      ->group("Run");
   add("--comm", options.comm, "NAME",
       "of ranks on GPUs: gloo, nccl, or auto: NCCL where each has a GPU of its own")
       ->capture_default_str()

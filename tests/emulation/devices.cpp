@@ -17,10 +17,16 @@ int& current_device() {
   return device;
 }
 
+int& bus_of_thread() {
+  static thread_local int device = -1;
+  return device;
+}
+
+void set_bus_of_thread(int device) { bus_of_thread() = device; }
+
 cudaError_t driver_state() {
   switch (settings().driver) {
-    case Driver::kMissing:
-      return cudaErrorNoDevice;
+    case Driver::kMissing:  // CUDA says the same of both; the driver's version, 0, tells them apart
     case Driver::kTooOld:
       return cudaErrorInsufficientDriver;
     case Driver::kPresent:
@@ -143,7 +149,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return call([&] {
     if (!id || length < 13) return cudaErrorInvalidValue;
     if (!is_device(device)) return cudaErrorInvalidDevice;
-    std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", (device + 1) & 0xff);
+    const int bus = bus_of_thread() < 0 ? device : bus_of_thread();
+    std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", (bus + 1) & 0xff);
     return cudaSuccess;
   });
 }

@@ -27,6 +27,10 @@ void set_device_count(int count);
 /// Of each device, in bytes. At first 4 GiB.
 void set_total_memory(size_t bytes);
 
+/// On this thread cudaDeviceGetPCIBusId names the bus of this device, whichever is asked for:
+/// threads that share the emulation can then pass for processes with a GPU each. -1: no longer.
+void set_bus_of_thread(int device);
+
 /// Counts since the last reset().
 struct Statistics {
   long launches = 0;     // kernels that ran, those of cuBLAS and of graphs included

@@ -148,7 +148,7 @@ void reset() {
   forget_kept_error();
   drop_everything();
   last_error() = cudaSuccess;
-  settings() = {};
+  settings() = from_environment();
   counts() = {};
 }
 

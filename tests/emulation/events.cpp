@@ -89,12 +89,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  return call([&] {
+  return call_until_ready([&](bool& ready) {
     if (!exists(event)) return cudaErrorInvalidResourceHandle;
     if (is_captured(*event)) return cudaErrorCapturedEvent;
     if (const cudaError_t error = check_no_capture(); error != cudaSuccess) return error;
-    ++counts().waits;
-    if (event->mark) run_until(*event->mark);
+    if (event->mark) ready = run_until(*event->mark);
+    if (ready) ++counts().waits;
     return cudaSuccess;
   });
 }

@@ -2,16 +2,39 @@
 #include "settings.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <random>
+#include <string>
 
 #include "lock.h"
 #include "order.h"
 
 namespace lab::emulation {
 
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+Settings from_environment() {
+  Settings result;
+  const std::string driver = variable("LAB_EMULATED_DRIVER");
+  if (driver == "missing") result.driver = Driver::kMissing;
+  if (driver == "old") result.driver = Driver::kTooOld;
+  const std::string gpus = variable("LAB_EMULATED_GPUS");
+  if (!gpus.empty()) result.device_count = std::stoi(gpus);
+  const std::string bytes = variable("LAB_EMULATED_MEMORY");
+  if (!bytes.empty()) result.total_memory = std::stoull(bytes);
+  return result;
+}
+
 Settings& settings() {
-  static Settings result;
+  static Settings result = from_environment();
   return result;
 }
 

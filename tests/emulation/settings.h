@@ -14,6 +14,10 @@ struct Settings {
 };
 Settings& settings();
 
+/// What they are at first; for programs that nobody can call set_driver in:
+///   LAB_EMULATED_DRIVER=missing|old   LAB_EMULATED_GPUS=N   LAB_EMULATED_MEMORY=BYTES
+Settings from_environment();
+
 /// Counts, which emulation.h shows.
 Statistics& counts();
 

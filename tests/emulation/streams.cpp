@@ -39,15 +39,20 @@ void order_with_default(CUstream_st* stream) {
   }
 }
 
-void run_next(CUstream_st* stream) {
-  const std::function<void()> work = std::move(stream->queue.front());
+/// Returns whether the work was ready.
+bool run_next(CUstream_st* stream) {
+  std::function<void()> work = std::move(stream->queue.front());
   stream->queue.pop_front();
   try {
     work();
+  } catch (const NotReady&) {
+    stream->queue.push_front(std::move(work));
+    return false;
   } catch (...) {
     drop_everything();
     throw;
   }
+  return true;
 }
 
 }  // namespace
@@ -85,7 +90,7 @@ cudaError_t enqueue(CUstream_st* stream, std::function<void()> work) {
 }
 
 void run_stream(CUstream_st* stream) {
-  while (!stream->queue.empty()) run_next(stream);
+  while (!stream->queue.empty() && run_next(stream)) continue;
 }
 
 void run_device(int device) {
@@ -110,14 +115,18 @@ std::shared_ptr<Mark> put_mark(CUstream_st* stream) {
 }
 
 void put_wait(CUstream_st* stream, std::shared_ptr<Mark> mark) {
-  stream->queue.push_back([mark = std::move(mark)] { run_until(*mark); });
+  stream->queue.push_back([mark = std::move(mark)] {
+    if (!run_until(*mark)) throw NotReady{};
+  });
 }
 
-void run_until(const Mark& mark) {
-  // After an error the stream may have been emptied, or be gone.
-  while (!mark.reached && find_stream(mark.stream) && !mark.stream->queue.empty()) {
-    run_next(mark.stream);
+bool run_until(const Mark& mark) {
+  while (!mark.reached) {
+    // After an error the stream may have been emptied, or be gone.
+    if (!find_stream(mark.stream) || mark.stream->queue.empty()) return true;
+    if (!run_next(mark.stream)) return false;
   }
+  return true;
 }
 
 void drop_everything() {
@@ -198,7 +207,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  return call([&] {
+  return call_until_ready([&](bool& ready) {
     CUstream_st* stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (stream->capture) {
@@ -206,9 +215,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
       return cudaErrorStreamCaptureUnsupported;
     }
     if (const cudaError_t error = check_no_capture(); error != cudaSuccess) return error;
-    ++counts().waits;
     order_with_default(stream);
     run_stream(stream);
+    ready = stream->queue.empty();
+    if (ready) ++counts().waits;
     return cudaSuccess;
   });
 }

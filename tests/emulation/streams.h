@@ -43,14 +43,19 @@ CUstream_st* find_stream(cudaStream_t handle);
 /// a broken capture.
 cudaError_t enqueue(CUstream_st* stream, std::function<void()> work);
 
-/// Runs what a stream, or all of a device, has queued. Throws KernelError.
+/// Thrown by work that cannot be done yet, since it needs another thread of the host: it stays in
+/// its stream, to be tried again.
+struct NotReady {};
+
+/// Runs what a stream, or all of a device, has queued, up to what is not ready. Throws KernelError.
 void run_stream(CUstream_st* stream);
 void run_device(int device);
 
 /// Queues a mark behind all that is in the stream; queues a wait for one.
 std::shared_ptr<Mark> put_mark(CUstream_st* stream);
 void put_wait(CUstream_st* stream, std::shared_ptr<Mark> mark);
-void run_until(const Mark& mark);
+/// Returns whether the mark was reached.
+bool run_until(const Mark& mark);
 
 /// Forgets what is queued everywhere, and ends captures.
 void drop_everything();

@@ -1,4 +1,5 @@
-# What the tests of programs share. Sourced by them; $programs and $folder are theirs.
+# What the tests of programs share. Sourced by them; $programs and $folder are theirs, and $whose
+# programs it is about: the solution's unless they say so.
 # shellcheck shell=bash disable=SC2154
 
 fail() {
@@ -8,7 +9,7 @@ fail() {
 
 # run LAB OUT OPTION...: trains a small model with the solution of a lab.
 run() {
-  local program=$programs/lab$1_solution out=$2 option
+  local program=$programs/lab$1_${whose:-solution} out=$2 option
   local -A defaults=([--dim]=48 [--heads]=4 [--context]=64 [--story-tokens]=0 [--validate-every]=0
     [--threads]=1 [--validation-batches]=2 [--checkpoint-every]=0 [--decay]=constant [--warmup]=0
     [--cache]=cache)

@@ -36,7 +36,7 @@ class Communicator {
     check(ncclGroupStart(), "ncclGroupStart", "{}", purpose_);
     const ncclResult_t asked = body(communicator_);
     const ncclResult_t end = ncclGroupEnd();
-    check(asked, "a call", "{}", purpose_);
+    check(asked, "what was asked of NCCL", "{}", purpose_);
     check(end, "ncclGroupEnd", "{}", purpose_);
   }
 

@@ -1,11 +1,11 @@
 // Notes: a few bytes that ranks exchange beside the data, to see that they mean the same.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include <cuda_runtime.h>
 
 namespace lab::nccl {
 

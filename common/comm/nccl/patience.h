@@ -9,8 +9,8 @@ namespace lab::nccl {
 /// NCCL has no call that waits for "finished, failed, or too late": one has to ask. What counts is
 /// the answer; the pauses between the questions order nothing and only leave the core to others.
 ///
-/// The first questions follow each other at once; later pauses are a sixteenth of the time waited so
-/// far, at most a millisecond.
+/// The first questions follow each other at once; later pauses are a sixteenth of the time waited
+/// so far, at most a millisecond.
 class Patience {
  public:
   explicit Patience(std::chrono::milliseconds limit);

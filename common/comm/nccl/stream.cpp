@@ -23,8 +23,9 @@ void Event::record(cudaStream_t stream) {
 
 void Event::record_computation() {
   cuda::Context& context = cuda::cuda_accelerator().context();
-  require(!context.recording(),
-          "a message between GPUs cannot be recorded: exchange it before or after the recorded work");
+  require(
+      !context.recording(),
+      "a message between GPUs cannot be recorded: exchange it before or after the recorded work");
   context.activate();
   record(context.stream());
 }

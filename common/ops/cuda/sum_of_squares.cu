@@ -3,6 +3,8 @@
 //
 // First kernel: up to kMostBlocks blocks; each thread adds every (blocks x kThreads)-th element,
 // then the block its threads' sums. Second kernel: one block adds the blocks' sums in the same way.
+#include <algorithm>
+
 #include "common/cuda/check.h"
 #include "common/ops/cuda/elementwise.h"
 #include "common/ops/cuda/row_warps.h"

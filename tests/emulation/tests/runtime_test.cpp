@@ -79,7 +79,7 @@ TEST_F(Runtime, Devices) {
 TEST_F(Runtime, NoDriverOrTooOld) {
   int count = -1;
   set_driver(Driver::kMissing);
-  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
   EXPECT_EQ(count, 0);
   set_driver(Driver::kTooOld);
   EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);

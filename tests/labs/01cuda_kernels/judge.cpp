@@ -68,8 +68,7 @@ std::string pattern(const std::vector<int64_t>& right, const std::vector<int64_t
     return "rows of one column are right, longer ones wrong: each thread has seen a part of its "
            "row "
            "only; are the parts brought together?";
-  return fmt::format("rows of {} columns are wrong, rows of {} right", listed(wrong),
-                     listed(right));
+  return fmt::format("rows of {} columns are wrong, of {} right", listed(wrong), listed(right));
 }
 
 }  // namespace
@@ -110,12 +109,12 @@ void expect_lengths(const std::vector<LengthResult>& results) {
   Expected expected = example->expected;
   expected.mistakes.clear();  // one that fits a single length says nothing
   const std::string details =
-      fmt::format("rows of {} columns: {}", example->length, difference(example->got, expected));
+      fmt::format("row length {}: {}", example->length, difference(example->got, expected));
   for (size_t i = 0; i < example->expected.mistakes.size(); ++i)
     if (std::ranges::all_of(results, [i](const LengthResult& r) { return is_mistake(r, i); }))
       stop(fmt::format("{}\n{}", example->expected.mistakes[i].message, details));
   if (is_untouched(*example))
-    stop(fmt::format("{}: some were never written, in rows of {} columns", expected.what,
+    stop(fmt::format("{}: some were never written, with row length {}", expected.what,
                      example->length));
   if (right.empty()) stop(details);
   const bool finite = std::ranges::all_of(example->got, [](double v) { return std::isfinite(v); });

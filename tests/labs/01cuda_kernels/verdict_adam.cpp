@@ -174,7 +174,10 @@ void expect_each_element_once(const std::vector<double>& moved, const Setting& s
     never += moved[i] == 0;
     again += is(twice.moved[i]);
   }
-  if (right == moved.size() || never == moved.size() || again == moved.size()) return;
+  if (right == moved.size() || again == moved.size()) return;
+  if (never == moved.size())
+    lab::grading::stop(
+        "no weight has changed: was anything written, and were the new moments used?");
   if (never + again > 0 && right + never + again == moved.size())
     lab::grading::stop(
         fmt::format("{} of {} elements were updated never, {} twice: a thread begins at its number "
@@ -226,7 +229,7 @@ TEST(TaskC3, ArraysOfAllLengths) {
   for (int64_t count : {0, 1, 127, 128, 129, 1000}) expect_right(setting(2, count));
 }
 
-TEST(TaskC3, MoreElementsThanThreads) { expect_right(setting(1, 300'000)); }
+TEST(TaskC3, MoreElementsThanThreads) { expect_right(setting(1, 140'001)); }
 
 TEST(TaskC3, NothingElseIsWritten) { expect_right(setting(2, 300), 64); }
 

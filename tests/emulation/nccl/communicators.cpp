@@ -1,0 +1,155 @@
+// Making, asking about and ending communicators.
+#include "tests/emulation/nccl/communicators.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "tests/emulation/lock.h"
+#include "tests/emulation/nccl/nccl_emulation.h"
+#include "tests/emulation/runtime.h"
+
+namespace lab::emulation::nccl {
+namespace {
+
+struct World {
+  int ids = 0;
+  int live = 0;
+  std::map<std::string, std::weak_ptr<Clique>> cliques;  // by id
+};
+
+World& world() {
+  static World result;
+  return result;
+}
+
+std::shared_ptr<Clique> clique_of(const std::string& id, int size) {
+  std::weak_ptr<Clique>& known = world().cliques[id];
+  std::shared_ptr<Clique> clique = known.lock();
+  if (clique == nullptr) known = clique = std::make_shared<Clique>(size);
+  return clique;
+}
+
+/// Host and bus of the GPU for which this thread passes; "" if for none in particular.
+std::string place_of_this_thread() {
+  if (bus_of_thread() < 0) return "";
+  const char* host = std::getenv("NCCL_HOSTID");
+  return fmt::format("{} {}", host == nullptr ? "" : host, bus_of_thread());
+}
+
+void refuse_duplicates(ncclComm& communicator) {
+  const std::vector<std::string>& places = communicator.clique->places;
+  for (size_t a = 0; a < places.size(); ++a)
+    for (size_t b = a + 1; b < places.size(); ++b) {
+      if (places[a].empty() || places[a] != places[b]) continue;
+      communicator.error = ncclInvalidUsage;
+      communicator.last_error = fmt::format("Duplicate GPU detected : rank {} and rank {}", a, b);
+    }
+}
+
+/// Ends it for what is still in its stream as well.
+void end(ncclComm* communicator) {
+  *communicator->ended = true;
+  --world().live;
+  delete communicator;
+}
+
+}  // namespace
+
+Settings& settings() {
+  static Settings result;
+  return result;
+}
+
+int live_communicators() {
+  const auto lock = lock_runtime();
+  return world().live;
+}
+
+}  // namespace lab::emulation::nccl
+
+using namespace lab::emulation;
+using namespace lab::emulation::nccl;
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const auto lock = lock_runtime();
+  *id = {};
+  std::snprintf(id->internal, sizeof(id->internal), "emulated %d", ++world().ids);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  const auto lock = lock_runtime();
+  if (config == nullptr || config->blocking != 0) return ncclInvalidUsage;
+  if (rank < 0 || rank >= size) return ncclInvalidArgument;
+  auto made = std::make_unique<ncclComm>();
+  made->clique = clique_of({id.internal, strnlen(id.internal, sizeof(id.internal))}, size);
+  if (made->clique->size != size || made->clique->arrived == size) return ncclInvalidUsage;
+  made->rank = rank;
+  made->polls = nccl::settings().polls;
+  made->clique->places[static_cast<size_t>(rank)] = place_of_this_thread();
+  ++made->clique->arrived;
+  ++world().live;
+  *communicator = made.release();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
+  const auto lock = lock_runtime();
+  if (communicator == nullptr || state == nullptr) return ncclInvalidArgument;
+  if (communicator->error == ncclSuccess && !communicator->connected &&
+      communicator->clique->arrived == communicator->clique->size) {
+    communicator->connected = true;
+    refuse_duplicates(*communicator);
+  }
+  *state = progress(*communicator);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  const auto lock = lock_runtime();
+  if (communicator == nullptr || progress(*communicator) != ncclSuccess) return ncclInvalidArgument;
+  communicator->polls = nccl::settings().polls;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  const auto lock = lock_runtime();
+  if (communicator == nullptr || progress(*communicator) != ncclSuccess) return ncclInvalidArgument;
+  end(communicator);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t communicator) {
+  const auto lock = lock_runtime();
+  if (communicator == nullptr) return ncclInvalidArgument;
+  end(communicator);
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
+    case ncclSystemError:
+      return "unhandled system error (run with NCCL_DEBUG=INFO for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInvalidArgument:
+      return "invalid argument (run with NCCL_DEBUG=WARN for details)";
+    case ncclInvalidUsage:
+      return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    default:
+      return "internal error - please report this issue to the NCCL developers";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t communicator) {
+  return communicator == nullptr ? "" : communicator->last_error.c_str();
+}

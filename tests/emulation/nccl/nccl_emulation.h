@@ -1,0 +1,40 @@
+// What a test may set and ask of the stand-in for NCCL. Its ranks are threads of one process that
+// share the emulated device, and:
+//
+// - An operation is done when all its ranks have asked for it and somebody polls or waits for a
+//   stream. Ranks that ask for different collectives, or for messages of different sizes, never
+//   finish. (What NCCL does then is not defined.)
+// - Messages of few bytes leave before their receiver has come, as with NCCL.
+// - Whatever is asked of a communicator takes some calls of ncclCommGetAsyncError until it is
+// handed
+//   to the stream; the first message between two ranks also waits until both have asked for one. A
+//   communicator that is used before that refuses.
+// - Two threads that pass for the same GPU (set_bus_of_thread) of one host (NCCL_HOSTID) are
+//   refused, as by NCCL.
+// - Of a group, all calls must be for one communicator and one stream.
+#pragma once
+
+#include <nccl.h>
+
+#include <cstddef>
+
+namespace lab::emulation::nccl {
+
+struct Settings {
+  /// Calls of ncclCommGetAsyncError that say ncclInProgress after each request.
+  int polls = 2;
+  /// The largest message that leaves before its receiver has come.
+  size_t buffer_bytes = 64;
+  /// Rank `failing_rank` of each communicator of `failing_size` ranks finds `failure` when it asks
+  /// for its operation number `failing_operation`, counted from 1; the operation never finishes.
+  int failing_size = 0;
+  int failing_rank = 0;
+  long failing_operation = 0;
+  ncclResult_t failure = ncclSystemError;
+};
+Settings& settings();
+
+/// Those that were neither destroyed nor aborted.
+int live_communicators();
+
+}  // namespace lab::emulation::nccl

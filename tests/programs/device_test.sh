@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# The programs of all labs with --device cuda against themselves with --device cpu: nearly the same
+# losses; the same bits when repeated; a run that goes on on the other device; what cannot be is
+# refused in one line. On a GPU, or on its emulation with a much smaller model.
+#
+# Usage: device_test.sh FOLDER_OF_PROGRAMS emulated|solution
+set -euo pipefail
+# shellcheck source=tests/programs/helpers.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/helpers.sh"
+programs=$(readlink -f -- "$1")
+whose=$2
+folder=$(mktemp -d -t device-programs.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+if [[ $whose == solution ]]; then
+  chosen=$("$programs/devices")
+  echo "$chosen"
+  [[ $chosen != CPU:* ]] || exit 77
+  steps=200
+  size=(--dim 96 --heads 4 --layers 3 --context 64 --story-tokens 20)
+else
+  steps=3
+  size=(--dim 16 --heads 2 --layers 3 --context 12 --hidden 24 --story-tokens 2)
+fi
+
+# on DEVICE LAB OUT OPTION...
+on() {
+  local device=$1 lab=$2 out=$3
+  shift 3
+  run "$lab" "$out" "${size[@]}" --device "$device" "$@"
+}
+
+# near A B: losses differ by a thousandth at most; rounding grows with the steps.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") |
+    tr -d '":a-z' |
+    awk '{ d = $1 - $2; if (NF != 2 || d * d > 1e-6) bad = 1; n++ } END { exit bad || n < 2 }' ||
+    fail "$1 and $2: losses that are not near"
+}
+
+# compare LAB OPTION...: a lab's program on both devices, and on the GPU once more.
+compare() {
+  local lab=$1
+  shift
+  set -- "$@" --steps "$steps"
+  on cpu "$lab" "cpu$lab" "$@"
+  on cuda "$lab" "cuda$lab" "$@"
+  near "cpu$lab" "cuda$lab"
+  on cuda "$lab" "again$lab" "$@"
+  same "cuda$lab" "again$lab" "checkpoint-$(printf '%06d' "$steps")"
+}
+
+compare 01 --batch 2 --accumulate 2
+compare 02 --ranks 3 --batch 1 --log-every 1
+compare 03 --ranks 2 --batch 1 --every 1
+compare 04 --ranks 3 --batch 2 --log-every 1
+compare 05 --ranks 3 --batch 1 --microbatches 4 --log-every 1
+compare 06 --dp 2 --pp 3 --log-every 1
+
+# A checkpoint is not that of a device.
+on cuda 01 moved --batch 2 --accumulate 2 --steps "$steps"
+on cpu 01 moved --resume --steps $((steps + 1))
+on cuda 01 moved --resume --steps $((steps + 2))
+
+lab01=$programs/lab01_$whose
+refused 'must be\|not in' "$lab01" "${size[@]}" --cache cache --out x --device tpu
+if [[ $whose == emulated ]]; then
+  LAB_EMULATED_DRIVER=missing refused '--device cuda: no GPU can be used' "$lab01" "${size[@]}" \
+    --cache cache --out x --device cuda
+  LAB_EMULATED_MEMORY=1000000 refused 'memory' "$lab01" "${size[@]}" --cache cache --out x \
+    --device cuda
+  LAB_EMULATED_DRIVER=missing "$lab01" "${size[@]}" --cache cache --out auto --device auto \
+    >auto.log 2>&1 || fail "--device auto without a GPU: $(cat auto.log)"
+  # Every rank says why it cannot.
+  if "$programs/lab02_$whose" "${size[@]}" --cache cache --out x --device cuda --ranks 3 \
+    --comm nccl >nccl.log 2>&1; then fail "NCCL with ranks that share a GPU: accepted"; fi
+  grep -q 'rank 2 of this machine would share' nccl.log || fail "$(cat nccl.log)"
+fi
