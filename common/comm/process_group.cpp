@@ -15,7 +15,7 @@
 namespace lab {
 
 struct ProcessGroup::Impl {
-  std::shared_ptr<Transport> transport;  // null where this rank is alone
+  std::shared_ptr<Transport> transport;     // null where this rank is alone
   std::shared_ptr<Transport> between_gpus;  // null: what lies in GPU memory goes through the host's
   FlightRecorder& recorder;
   int rank = 0;
@@ -149,8 +149,8 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& 
   const std::span<float> numbers = work->data.numbers();
   Transport& chosen = way(reaches(tensor));
   try {
-    work->transfer = kind == OpKind::kSend ? chosen.send(numbers, peer, slot)
-                                           : chosen.recv(numbers, peer, slot);
+    work->transfer =
+        kind == OpKind::kSend ? chosen.send(numbers, peer, slot) : chosen.recv(numbers, peer, slot);
   } catch (const Error& error) {
     fail_in(work->record.id, work->record, error);
   }

@@ -6,8 +6,9 @@ namespace lab::detail {
 
 AcceleratorSupport find_accelerators() {
   return {.count = 0,
-          .problem = "this build has no CUDA: install the CUDA Toolkit and configure again "
-                     "(./workbook setup), or use --device cpu"};
+          .problem =
+              "this build has no CUDA: install the CUDA Toolkit and configure again "
+              "(./workbook setup), or use --device cpu"};
 }
 
 std::unique_ptr<Accelerator> open_accelerator(int /*index*/) {

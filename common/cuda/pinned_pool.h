@@ -26,9 +26,9 @@ class PinnedPool {
 
  private:
   std::mutex mutex_;
-  std::map<void*, size_t> sizes_;                // of all blocks
-  std::map<size_t, std::vector<void*>> free_;    // by size
-  std::vector<void*> given_back_;                // since the GPU was last waited for
+  std::map<void*, size_t> sizes_;              // of all blocks
+  std::map<size_t, std::vector<void*>> free_;  // by size
+  std::vector<void*> given_back_;              // since the GPU was last waited for
 };
 
 }  // namespace lab::cuda

@@ -183,7 +183,8 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
   run(state.backward, [&] {
     if (span.has_head) head_backward(state, gradient);
     layers_backward(state, gradient);
-    if (span.embeds) embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+    if (span.embeds)
+      embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
   });
   if (span.embeds) return {};
   return (recorded ? gradient.clone() : gradient).view({state.batch, state.length, config.dim});

@@ -28,8 +28,8 @@ struct InFlight {
 
   int64_t batch;
   int64_t length;
-  DeviceTokens tokens;        // [N], if the stage embeds
-  std::vector<Tensor> hidden;   // [N, C] each: input of every layer, and output of the last
+  DeviceTokens tokens;         // [N], if the stage embeds
+  std::vector<Tensor> hidden;  // [N, C] each: input of every layer, and output of the last
   std::vector<LayerActivations> layers;
   Tensor inverse_rms;  // [N], of the final norm
   Tensor logits;       // [B, T, V]

@@ -28,8 +28,8 @@ void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dwe
 // --- Embedding: a row of a table for each token. Padding (-1) gives a row of zeros. The tokens lie
 //     on the device of the tensors.
 
-/// y [N, C] from table [V, C]; N tokens. Throws Error for a token that is not in the table; on a GPU
-/// nobody looks.
+/// y [N, C] from table [V, C]; N tokens. Throws Error for a token that is not in the table; on a
+/// GPU nobody looks.
 void embedding_forward(std::span<const int32_t> tokens, const Tensor& table, const Tensor& y);
 /// Adds each row of dy to the row of its token in dtable, in the order of the tokens.
 void embedding_backward(std::span<const int32_t> tokens, const Tensor& dy, const Tensor& dtable);

@@ -84,7 +84,8 @@ AcceleratorSupport accelerator_support();
 /// index, or the process uses another one already.
 void use_accelerator(int index);
 
-/// The GPU of this process; GPU 0 unless use_accelerator has chosen. Throws Error when there is none.
+/// The GPU of this process; GPU 0 unless use_accelerator has chosen. Throws Error when there is
+/// none.
 Accelerator& accelerator();
 
 namespace detail {

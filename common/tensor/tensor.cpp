@@ -208,7 +208,9 @@ void Tensor::copy_from(const Tensor& source) const {
   if (numel() == 0) return;
   const int64_t length = shape_.back();
   if (device() == Device::kCuda || source.device() == Device::kCuda) {
-    const auto bytes = [](int64_t elements) { return static_cast<size_t>(elements) * sizeof(float); };
+    const auto bytes = [](int64_t elements) {
+      return static_cast<size_t>(elements) * sizeof(float);
+    };
     const bool one_piece = is_contiguous() && source.is_contiguous();
     accelerator().copy({.to = data(),
                         .to_pitch = bytes(one_piece ? numel() : row_stride_),

@@ -37,7 +37,8 @@ class Tensor {
   static Tensor empty(Shape shape, Device device = Device::kCpu);
   static Tensor zeros(Shape shape, Device device = Device::kCpu);
   /// A CPU tensor in pinned memory: copies between it and the GPU run at full speed and while the
-  /// host goes on, so that one must synchronise before touching it (see Accelerator). Uninitialised.
+  /// host goes on, so that one must synchronise before touching it (see Accelerator).
+  /// Uninitialised.
   static Tensor pinned(Shape shape);
   /// Copies `values` (row-major, as many as the shape holds) into a new CPU tensor.
   static Tensor from(std::span<const float> values, Shape shape);

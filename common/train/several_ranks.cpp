@@ -22,7 +22,8 @@ std::string problem_with_nccl(int local_rank) {
   const bool shares_gpu = local_rank >= gpus && std::getenv("NCCL_HOSTID") == nullptr;
   if (shares_gpu)
     return fmt::format(
-        "rank {} of this machine would share one of its {} GPUs, and NCCL wants one per rank: start "
+        "rank {} of this machine would share one of its {} GPUs, and NCCL wants one per rank: "
+        "start "
         "fewer ranks, or use --comm gloo",
         local_rank, gpus);
   return nccl_problem();

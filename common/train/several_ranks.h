@@ -19,8 +19,9 @@ void agree_on_options(Job& job, const TrainOptions& options);
 /// choose_device for this rank. Throws Error on every rank unless all compute on the same kind of
 /// device: one that is slower by far would only keep the others waiting.
 ///
-/// On GPUs, options.comm says how tensors travel: "gloo" through host memory, ranks may share a GPU;
-/// "nccl" straight from GPU to GPU, each rank has one of its own; "auto": NCCL if that is possible.
+/// On GPUs, options.comm says how tensors travel: "gloo" through host memory, ranks may share a
+/// GPU; "nccl" straight from GPU to GPU, each rank has one of its own; "auto": NCCL if that is
+/// possible.
 Device agree_on_device(Job& job, const TrainOptions& options);
 
 /// The dataset of the options. The first rank of each machine tokenizes it, if need be; the others

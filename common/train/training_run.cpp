@@ -6,8 +6,8 @@
 
 #include "common/comm/agreement.h"
 #include "common/io/files.h"
-#include "common/tensor/error.h"
 #include "common/tensor/accelerator.h"
+#include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 #include "common/train/checkpoint_folder.h"
 #include "common/train/loss_plot.h"

@@ -30,15 +30,16 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 /// as few times as it can.
 /// `logits` [rows, vocab]: the scores of a position; on return their gradient,
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
-/// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient 0.
-/// `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled.
-/// Finite for all finite scores, +-10,000 included.
+/// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
+/// 0. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled. Finite for all
+/// finite scores, +-10,000 included.
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 
 /// Task C3 · The Adam update of lab01::adam_update, all in one pass over memory: each of the four
 /// arrays is read once, and three are written once. One thread per element, in a grid-stride loop.
-void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step, float* parameters,
-                 const float* gradients, float* first_moment, float* second_moment, int64_t count);
+void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
+                 float* parameters, const float* gradients, float* first_moment,
+                 float* second_moment, int64_t count);
 
 }  // namespace lab01cuda

@@ -108,9 +108,8 @@ int train(Job& job, const Options& all_options) {
 
     // 4 · Gradient aggregation. Changed: over the microbatches of all ranks.
     // 5 · Loss. As before: each rank that of its own microbatches.
-    const double own_loss =
-        lab02::train_step(model, *optimizer, microbatches, functions.loss,
-                          learning_rate.at(step), options.clip, world);
+    const double own_loss = lab02::train_step(model, *optimizer, microbatches, functions.loss,
+                                              learning_rate.at(step), options.clip, world);
     goes_on = all_true(world, run.goes_on(step + 1));
     ++steps_timed;
 

@@ -140,8 +140,8 @@ int train(Job& job, const Options& all_options) {
                                          .share = share};
     const uint64_t sent_before = bytes_sent(world);
     const double own_loss =
-        lab03::train_step(model, *optimizer, microbatches, functions.loss,
-                          learning_rate.at(step), options.clip, step, aggregation, world);
+        lab03::train_step(model, *optimizer, microbatches, functions.loss, learning_rate.at(step),
+                          options.clip, step, aggregation, world);
     sent += bytes_sent(world) - sent_before;
     round_loss += own_loss * static_cast<double>(target_count(microbatches));
     round_targets += target_count(microbatches);

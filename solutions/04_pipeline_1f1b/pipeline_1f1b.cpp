@@ -52,7 +52,8 @@ lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
   if (stage.span().embeds) {
     output = stage.forward(batch);
   } else {
-    const auto input = lab::Tensor::empty({batch.batch, batch.length, stage.config().dim});
+    const auto input =
+        lab::Tensor::empty({batch.batch, batch.length, stage.config().dim}, stage.device());
     pipeline.recv(input, rank - 1);
     output = stage.forward(input);
   }
@@ -66,7 +67,8 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
   const int rank = pipeline.rank();
   lab::Tensor output_gradient = logits_gradient;
   if (!stage.span().has_head) {
-    output_gradient = lab::Tensor::empty({batch.batch, batch.length, stage.config().dim});
+    output_gradient =
+        lab::Tensor::empty({batch.batch, batch.length, stage.config().dim}, stage.device());
     pipeline.recv(output_gradient, rank + 1);
   }
   const lab::Tensor input_gradient = stage.backward(output_gradient);

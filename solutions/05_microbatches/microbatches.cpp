@@ -41,10 +41,10 @@ lab::Schedule with_sends(const lab::Schedule& plan, bool posted) {
 /// Tensors on their way between the stages, by microbatch, and the messages that carry them.
 class Mail {
  public:
-  explicit Mail(lab::ProcessGroup& pipeline) : pipeline_(pipeline) {}
+  Mail(lab::ProcessGroup& pipeline, lab::Device device) : pipeline_(pipeline), device_(device) {}
 
   void recv(const Action& action, int from, const lab::TokenBatch& microbatch, int64_t dim) {
-    Arrival arrival{lab::Tensor::empty({microbatch.batch, microbatch.length, dim}), {}};
+    Arrival arrival{lab::Tensor::empty({microbatch.batch, microbatch.length, dim}, device_), {}};
     if (action.posted)
       arrival.work = pipeline_.irecv(arrival.tensor, from, action.microbatch);
     else
@@ -75,6 +75,7 @@ class Mail {
     std::optional<lab::Work> work;  // if it was posted
   };
   lab::ProcessGroup& pipeline_;
+  lab::Device device_;  // where the stage wants what arrives
   std::map<int, Arrival> arrivals_;
   std::vector<lab::Work> sends_;
 };
@@ -117,8 +118,8 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
   const int behind = pipeline.rank() + 1;
   const bool last = stage.span().has_head;
   const int64_t dim = stage.config().dim;
-  Mail activations(pipeline);
-  Mail gradients(pipeline);
+  Mail activations(pipeline, stage.device());
+  Mail gradients(pipeline, stage.device());
   std::map<int, lab::Tensor> outputs;          // of forwards; on the last stage, after the loss
   std::map<int, lab::Tensor> input_gradients;  // of backwards
   double loss_sum = 0.0;

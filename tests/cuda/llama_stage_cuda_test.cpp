@@ -1,6 +1,4 @@
 // LlamaStage on a GPU against the same stage on the CPU: passes, updates, stages, stories.
-#include "common/model/llama_stage.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "common/comm/sim/simulation.h"
 #include "common/io/safetensors.h"
+#include "common/model/llama_stage.h"
 #include "common/optim/clip.h"
 #include "common/optim/optimizer.h"
 #include "common/tensor/error.h"
@@ -39,8 +38,7 @@ LlamaConfig tiny() {
 TokenBatch random_batch(uint64_t seed, int64_t rows = 2, int64_t length = 19) {
   TokenBatch batch{rows, length, {}};
   const Tensor numbers = test::random_tensor({rows * length}, seed);
-  for (float x : numbers.values())
-    batch.tokens.push_back(static_cast<int32_t>((x + 1.0F) * 18.0F));
+  for (float x : numbers.values()) batch.tokens.push_back(static_cast<int32_t>((x + 1.0F) * 18.0F));
   batch.tokens.back() = kPadding;
   return batch;
 }
@@ -141,8 +139,8 @@ TEST_F(LlamaStageOnGpu, UpdatesFollowTheCpus) {
     bool adam;
     float weight_decay;
   };
-  for (const Kind& kind : {Kind{"SGD", false, 0.0F}, Kind{"Adam", true, 0.0F},
-                           Kind{"AdamW", true, 0.1F}}) {
+  for (const Kind& kind :
+       {Kind{"SGD", false, 0.0F}, Kind{"Adam", true, 0.0F}, Kind{"AdamW", true, 0.1F}}) {
     LlamaStage on_gpu = whole(Device::kCuda);
     LlamaStage on_cpu = whole(Device::kCpu);
     for (LlamaStage* model : {&on_gpu, &on_cpu}) {

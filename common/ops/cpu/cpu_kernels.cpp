@@ -59,8 +59,7 @@ class CpuKernels final : public Kernels {
   }
 
   void attention_forward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
-                         const Tensor& v, const Tensor& y,
-                         const Tensor& logsumexp) const override {
+                         const Tensor& v, const Tensor& y, const Tensor& logsumexp) const override {
     cpu::attention_forward(shape, matrix(q), matrix(k), matrix(v), matrix(y), logsumexp.data());
   }
   void attention_backward(const AttentionShape& shape, const Tensor& dy, const Tensor& q,

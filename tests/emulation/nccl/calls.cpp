@@ -1,4 +1,5 @@
 // Groups of calls: how they are gathered, handed to a stream, and done there.
+#include <algorithm>
 #include <utility>
 
 #include "tests/emulation/lock.h"
@@ -40,12 +41,14 @@ class Work {
     if (!begun_)
       for (const auto& each : calls_) begin(*clique_, rank_, each, number_);
     begun_ = true;
-    meet(*clique_);
-    for (const auto& each : calls_)
-      if (!each->done) throw NotReady{};
+    if (!done()) run_others();
+    if (!done()) throw NotReady{};
   }
 
  private:
+  bool done() const;
+  void run_others() const;
+
   std::shared_ptr<Clique> clique_;
   std::shared_ptr<bool> ended_;
   int rank_;
@@ -54,6 +57,22 @@ class Work {
   bool never_;
   bool begun_ = false;
 };
+
+bool Work::done() const {
+  meet(*clique_);
+  return std::ranges::all_of(calls_, [](const auto& each) { return each->done; });
+}
+
+/// A GPU gets on with its streams by itself, while the host waits for something else.
+void Work::run_others() const {
+  static bool running = false;
+  if (running) return;
+  running = true;
+  for (const auto& [rank, handle] : clique_->streams) {
+    if (CUstream_st* stream = rank == rank_ ? nullptr : find_stream(handle)) run_stream(stream);
+  }
+  running = false;
+}
 
 bool peers_connect(const ncclComm& communicator) {
   for (const auto& each : communicator.pending) {
@@ -75,6 +94,7 @@ void hand_over(ncclComm& communicator) {
       std::make_shared<Work>(communicator, std::exchange(communicator.pending, {}), fails);
   if (collective) ++communicator.collectives;
   CUstream_st* stream = find_stream(communicator.stream);
+  communicator.clique->streams[communicator.rank] = communicator.stream;
   if (stream == nullptr || enqueue(stream, [work] { work->step(); }) != cudaSuccess)
     communicator.error = ncclUnhandledCudaError;
 }

@@ -1,9 +1,9 @@
 // What a test may set and ask of the stand-in for NCCL. Its ranks are threads of one process that
 // share the emulated device, and:
 //
-// - An operation is done when all its ranks have asked for it and somebody polls or waits for a
-//   stream. Ranks that ask for different collectives, or for messages of different sizes, never
-//   finish. (What NCCL does then is not defined.)
+// - An operation is done when all its ranks have asked for it and one of them polls its stream, or
+//   waits for it. Ranks that ask for different collectives, or for messages of different sizes,
+//   never finish. (What NCCL does then is not defined.)
 // - Messages of few bytes leave before their receiver has come, as with NCCL.
 // - Whatever is asked of a communicator takes some calls of ncclCommGetAsyncError until it is
 // handed

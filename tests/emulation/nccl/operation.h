@@ -42,6 +42,7 @@ struct Clique {
   explicit Clique(int ranks) : size(ranks), places(static_cast<size_t>(ranks)) {}
 
   int size;
+  std::map<int, cudaStream_t> streams;       // that each rank used last
   int arrived = 0;                           // ranks that have asked for the communicator
   std::vector<std::string> places;           // host and bus id; empty where unknown
   std::set<std::pair<int, int>> connecting;  // who has asked for a message with whom
