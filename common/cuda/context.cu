@@ -44,6 +44,13 @@ Context::~Context() {
   static_cast<void>(cudaStreamDestroy(stream_));
 }
 
+void Context::set_precision(Precision precision) {
+  precision_ = precision;
+  check(cublasSetMathMode(blas_, precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH
+                                                               : CUBLAS_DEFAULT_MATH),
+        "cublasSetMathMode", "choosing how matrix products round");
+}
+
 void Context::activate() const {
   check(cudaSetDevice(index_), "cudaSetDevice", "choosing GPU {}", index_);
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "common/cuda/caching_allocator.h"
+#include "common/tensor/accelerator.h"
 
 namespace lab::cuda {
 
@@ -29,6 +30,10 @@ class Context {
   cublasHandle_t blas() const { return blas_; }
   CachingAllocator& memory() const { return memory_; }
 
+  /// Of matrix products.
+  Precision precision() const { return precision_; }
+  void set_precision(Precision precision);
+
   /// Whether the stream records instead of running (see RecordedWork).
   bool recording() const { return recording_; }
   void set_recording(bool recording) { recording_ = recording; }
@@ -40,6 +45,7 @@ class Context {
   void* blas_workspace_ = nullptr;
   mutable CachingAllocator memory_;
   bool recording_ = false;
+  Precision precision_ = Precision::kFloat32;
 };
 
 /// GPU memory for the intermediate results of one operation. It may be given back as soon as the

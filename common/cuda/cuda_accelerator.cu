@@ -107,11 +107,7 @@ void CudaAccelerator::synchronize() {
   pinned_.gpu_is_idle();
 }
 
-void CudaAccelerator::allow_tf32(bool allow) {
-  check(cublasSetMathMode(context_.blas(),
-                          allow ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
-        "cublasSetMathMode", "choosing how matrix products round");
-}
+void CudaAccelerator::set_precision(Precision precision) { context_.set_precision(precision); }
 
 std::unique_ptr<RecordedWork> CudaAccelerator::record(const std::function<void()>& work) {
   context_.activate();

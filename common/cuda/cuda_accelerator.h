@@ -27,7 +27,7 @@ class CudaAccelerator final : public Accelerator {
   void copy(const MemoryCopy& copy) override;
   void fill(float* data, int64_t rows, int64_t columns, int64_t row_stride, float value) override;
   void synchronize() override;
-  void allow_tf32(bool allow) override;
+  void set_precision(Precision precision) override;
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
 
   const Kernels& kernels() const override;

@@ -12,6 +12,15 @@ namespace lab {
 class Kernels;  // common/ops/kernels.h
 enum class Device;
 
+/// To what matrix products round their inputs. All that is kept (weights, gradients, activations,
+/// the optimizer's state) and all sums are float32 in any case. The shorter ones run on tensor
+/// cores.
+enum class Precision {
+  kFloat32,   // 23 bits of mantissa
+  kTf32,      // 10, from compute capability 8.0 on
+  kBfloat16,  // 7
+};
+
 /// Rows of bytes in two places. On both sides rows may lie further apart than they are wide.
 struct MemoryCopy {
   void* to = nullptr;
@@ -66,9 +75,8 @@ class Accelerator {
   /// they do not run, but are recorded. What `work` allocates stays reserved for the recording.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
 
-  /// Whether matrix products may round their inputs to TF32: 10 bits of mantissa in place of 23, on
-  /// tensor cores, from compute capability 8.0 on. At first they may not.
-  virtual void allow_tf32(bool allow) = 0;
+  /// At first kFloat32. What was recorded before keeps the precision that it was recorded with.
+  virtual void set_precision(Precision precision) = 0;
 
   virtual const Kernels& kernels() const = 0;
 };

@@ -16,8 +16,10 @@ struct DeviceChoice {
 };
 
 /// Opens the device for this process. `local_rank`: its number among the ranks of its machine.
-/// `tf32`: see Accelerator::allow_tf32. Throws Error for "cuda" where there is no GPU that can be
-/// used.
-DeviceChoice choose_device(const std::string& option, bool tf32 = false, int local_rank = 0);
+/// `precision`: "float32", "tf32" or "bfloat16" (see Precision); the CPU has float32 only. Throws
+/// Error for "cuda" where there is no GPU that can be used, and for a precision that the device has
+/// not.
+DeviceChoice choose_device(const std::string& option, const std::string& precision = "float32",
+                           int local_rank = 0);
 
 }  // namespace lab

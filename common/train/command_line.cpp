@@ -46,8 +46,10 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
   add("--device", options.device, "NAME", "cpu, cuda, or auto: a GPU where there is one")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
-  app.add_flag("--tf32", options.tf32, "on a GPU: faster matrix products, of 10 bits of mantissa")
-      ->group("Run");
+  add("--precision", options.precision, "NAME",
+      "of matrix products on a GPU: float32, tf32 or bfloat16; weights stay float32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}));
   add("--comm", options.comm, "NAME",
       "of ranks on GPUs: gloo, nccl, or auto: NCCL where each has a GPU of its own")
       ->capture_default_str()

@@ -27,10 +27,10 @@ struct TrainOptions {
   std::filesystem::path out;       // empty: the next free folder of runs/
   std::string run_name = "train";  // runs/007-train
   bool resume = false;
-  std::string device = "cpu";      // as choose_device takes it
-  bool tf32 = false;               // on a GPU, matrix products of less precision
-  std::string comm = "gloo";       // what moves tensors between GPUs: see agree_on_device
-  int threads = 0;                 // 0: all cores, or a rank's share of them
+  std::string device = "cpu";         // as choose_device takes it
+  std::string precision = "float32";  // of matrix products on a GPU: as choose_device takes it
+  std::string comm = "gloo";          // what moves tensors between GPUs: see agree_on_device
+  int threads = 0;                    // 0: all cores, or a rank's share of them
   int64_t ranks = 1;               // replicas of the model that train together; the program sets it
   int64_t checkpoint_every = 200;  // steps; 0: at the end only
   int64_t validate_every = 100;    // steps; 0: at the start and at the end only

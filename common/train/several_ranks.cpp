@@ -57,7 +57,8 @@ void agree_on_options(Job& job, const TrainOptions& options) {
 
 Device agree_on_device(Job& job, const TrainOptions& options) {
   const int local_rank = job.environment().local_rank;
-  const Device device = choose_device(options.device, options.tf32, local_rank).device;
+  const Device device = choose_device(options.device, options.precision, local_rank).device;
+  job.agree("option precision", options.precision);
   job.agree("device", device == Device::kCpu ? "the CPU" : "a GPU");
   if (device == Device::kCuda && job.world().size() > 1 && options.comm != "gloo")
     connect_gpus(job, options.comm == "nccl");

@@ -30,7 +30,7 @@ int train(int argc, char** argv) {
   const TrainOptions options = parse_train_options(
       argc, argv, {.about = "Trains a LLaMA that tells stories, on one device."});
   set_thread_count(options.threads);
-  const Device device = choose_device(options.device, options.tf32).device;
+  const Device device = choose_device(options.device, options.precision).device;
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
   const auto seed = static_cast<uint64_t>(options.seed);
 

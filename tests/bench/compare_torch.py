@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times the training step of the workbook and of PyTorch, in turns, on the same cores.
+"""Times the training step of the workbook and of PyTorch, in turns, on the same cores or GPU.
 
     cmake --build --preset student --target bench_step
     python3 tests/bench/compare_torch.py build/student/bin/bench_step [--threads N]
+    ... --device cuda [--tf32] [--model large] --against eager default reduce-overhead
 
-Prints for each vocabulary how many times faster the workbook is: the median over rounds of the
-ratio of neighbouring measurements, so that a machine that slows down slows both.
+Prints how many times faster the workbook is: the median over rounds of the ratio of measurements of
+the same round, so that a machine that slows down slows all.
 """
 
 import argparse
@@ -18,11 +19,16 @@ from pathlib import Path
 TORCH = [sys.executable, str(Path(__file__).with_name("torch_step.py"))]
 
 
-def measure(command, vocab, arguments):
-    command = command + ["--vocab", str(vocab), "--steps", str(arguments.steps),
-                         "--batch", str(arguments.batch)]
-    if arguments.threads:
-        command += ["--threads", str(arguments.threads)]
+def measure(program, arguments, vocab):
+    command = program + ["--model", arguments.model, "--device", arguments.device,
+                         "--batch", str(arguments.batch), "--steps", str(arguments.steps),
+                         "--warmup", str(arguments.warmup)]
+    sizes = {"vocab": vocab, "threads": arguments.threads}
+    for name in ("dim", "heads", "layers", "hidden", "context"):
+        sizes[name] = getattr(arguments, name)
+    for name, size in sizes.items():
+        command += [f"--{name}", str(size)] if size else []
+    command += ["--tf32"] if arguments.tf32 else []
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if finished.returncode != 0:
         sys.exit(f"error: {' '.join(command)} ended with code {finished.returncode}")
@@ -30,52 +36,95 @@ def measure(command, vocab, arguments):
 
 
 def compare(vocab, arguments):
+    """One result for each way of running PyTorch."""
+    memory = "gpu_mib" if arguments.device == "cuda" else "peak_mib"
     ours = [str(arguments.bench_step.resolve()), "--step-only", "--json", "--rounds", "1"]
-    theirs = TORCH + (["--compile"] if arguments.compile else [])
-    pairs = []
+    theirs = {way: TORCH + ([] if way == "eager" else ["--compile", way])
+              for way in arguments.against}
+    rounds = []
     for _ in range(arguments.rounds):
-        pairs.append((measure(ours, vocab, arguments), measure(theirs, vocab, arguments)))
-        print(f"  vocabulary {vocab}: workbook {pairs[-1][0]['milliseconds_per_step']:.1f} ms, "
-              f"PyTorch {pairs[-1][1]['milliseconds_per_step']:.1f} ms", file=sys.stderr)
-    ratios = [b["milliseconds_per_step"] / a["milliseconds_per_step"] for a, b in pairs]
-    return {
-        "vocab": vocab,
-        "threads": pairs[0][0]["threads"],
-        "torch": pairs[0][1]["program"],
-        "workbook_ms": statistics.median(a["milliseconds_per_step"] for a, _ in pairs),
-        "torch_ms": statistics.median(b["milliseconds_per_step"] for _, b in pairs),
-        "ratio": statistics.median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "workbook_peak_mib": max(a["peak_mib"] for a, _ in pairs),
-        "torch_peak_mib": max(b["peak_mib"] for _, b in pairs),
-    }
+        measured = {"workbook": measure(ours, arguments, vocab)}
+        for way, command in theirs.items():
+            measured[way] = measure(command, arguments, vocab)
+        rounds.append(measured)
+        print(f"  vocabulary {vocab}: " + ", ".join(
+            f"{name} {one['milliseconds_per_step']:.4g} ms" for name, one in measured.items()),
+            file=sys.stderr)
+    for way in theirs:
+        pairs = [(measured["workbook"], measured[way]) for measured in rounds]
+        ratios = [b["milliseconds_per_step"] / a["milliseconds_per_step"] for a, b in pairs]
+        yield {
+            "model": arguments.model,
+            "vocab": vocab,
+            "batch": arguments.batch,
+            "device": pairs[0][0]["device"],
+            "tf32": arguments.tf32,
+            "threads": pairs[0][0]["threads"],
+            "torch": pairs[0][1]["program"],
+            "workbook_ms": statistics.median(a["milliseconds_per_step"] for a, _ in pairs),
+            "torch_ms": statistics.median(b["milliseconds_per_step"] for _, b in pairs),
+            "workbook_tokens": statistics.median(a["tokens_per_second"] for a, _ in pairs),
+            "torch_tokens": statistics.median(b["tokens_per_second"] for _, b in pairs),
+            "ratio": statistics.median(ratios),
+            "ratio_min": min(ratios),
+            "ratio_max": max(ratios),
+            "workbook_mib": max(a[memory] for a, _ in pairs),
+            "torch_mib": max(b[memory] for _, b in pairs),
+        }
 
 
-def main():
+LINE = ("vocabulary {vocab}, {where}: workbook {workbook_ms:.4g} ms, {torch} {torch_ms:.4g} ms: "
+        "ratio {ratio:.2f} ({ratio_min:.2f} to {ratio_max:.2f}); memory {workbook_mib:.0f} and "
+        "{torch_mib:.0f} MiB")
+TABLE_HEAD = ("| model | products | workbook tokens/s | PyTorch | its tokens/s | ratio | spread | "
+              "MiB |\n|---|---|---|---|---|---|---|---|")
+TABLE_ROW = ("| {model}, {batch} sequences, vocabulary {vocab} | {precision} | "
+             "{workbook_tokens:.0f} | {torch} | {torch_tokens:.0f} | {ratio:.2f} | "
+             "{ratio_min:.2f} to {ratio_max:.2f} | {workbook_mib:.0f} and {torch_mib:.0f} |")
+
+
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bench_step", type=Path, help="the compiled C++ benchmark")
+    parser.add_argument("--model", choices=("seed", "large"), default="seed")
     parser.add_argument("--vocab", type=int, nargs="+", default=[4096, 32000])
+    for size in ("dim", "heads", "layers", "hidden", "context"):
+        parser.add_argument(f"--{size}", type=int, help="default: that of the model")
     parser.add_argument("--batch", type=int, default=3)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both")
+    parser.add_argument("--tf32", action="store_true", help="on a GPU, products of less precision")
     parser.add_argument("--threads", type=int, default=0, help="of both; 0: all cores")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10, help="per measurement")
-    parser.add_argument("--compile", action="store_true", help="let PyTorch compile its step")
-    parser.add_argument("--json", action="store_true", help="one JSON object per vocabulary")
+    parser.add_argument("--warmup", type=int, default=3, help="steps before each measurement")
+    parser.add_argument("--against", nargs="+", default=["eager"],
+                        choices=("eager", "default", "reduce-overhead", "max-autotune"),
+                        help="PyTorch as it is, or its step compiled in one of torch.compile's modes")
+    parser.add_argument("--compile", dest="against", action="store_const", const=["default"],
+                        help="short for --against default")
+    parser.add_argument("--json", action="store_true", help="one JSON object per comparison")
+    parser.add_argument("--table", action="store_true", help="a table in Markdown")
     arguments = parser.parse_args()
     if not arguments.bench_step.is_file():
         sys.exit(f"error: {arguments.bench_step} is missing; "
                  "cmake --build --preset student --target bench_step makes it")
+    return arguments
 
+
+def main():
+    arguments = parse_arguments()
+    if arguments.table:
+        print(TABLE_HEAD)
     for vocab in arguments.vocab:
-        result = compare(vocab, arguments)
-        if arguments.json:
-            print(json.dumps(result))
-        else:
-            print("vocabulary {vocab}, {threads} threads: workbook {workbook_ms:.1f} ms, "
-                  "{torch} {torch_ms:.1f} ms: ratio {ratio:.2f} ({ratio_min:.2f} to "
-                  "{ratio_max:.2f}); peak memory {workbook_peak_mib:.0f} and "
-                  "{torch_peak_mib:.0f} MiB".format(**result))
+        for result in compare(vocab, arguments):
+            on_gpu = arguments.device == "cuda"
+            where = result["device"] if on_gpu else f"{result['threads']} threads"
+            precision = "TF32" if arguments.tf32 else "float32"
+            if arguments.json:
+                print(json.dumps(result), flush=True)
+            else:
+                line = TABLE_ROW if arguments.table else LINE
+                print(line.format(where=where, precision=precision, **result), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/ops/ops.h"
+#include "common/tensor/accelerator.h"
 
 namespace lab::bench {
 namespace {
@@ -63,6 +64,25 @@ std::vector<LinearLayer> linear_layers(const LlamaConfig& c, int64_t rows) {
   layers.emplace_back("down", rows, c.hidden_dim, c.dim, c.layers);
   layers.emplace_back("head", rows, c.dim, c.vocab_size, 1);
   return layers;
+}
+
+SquareProduct::SquareProduct(int64_t size, Device device)
+    : x_(filled({size, size}).to(device)),
+      weight_(filled({size, size}).to(device)),
+      y_(Tensor::empty({size, size}, device)) {}
+
+double SquareProduct::best_gflops(int repeats) const {
+  constexpr int kInARow = 10;
+  const bool on_gpu = x_.device() == Device::kCuda;
+  double best = 1e9;
+  for (int i = 0; i < repeats; ++i) {
+    best = std::min(best, seconds([&] {
+                      for (int k = 0; k < kInARow; ++k) linear_forward(x_, weight_, y_);
+                      if (on_gpu) accelerator().synchronize();
+                    }));
+  }
+  const auto size = static_cast<double>(x_.size(0));
+  return kInARow * 2.0 * size * size * size / best / 1e9;
 }
 
 double step_flops(const LlamaConfig& c, int64_t batch, int64_t length) {

@@ -43,6 +43,17 @@ class LinearLayer {
 /// keys and values are one layer, gate and up another.
 std::vector<LinearLayer> linear_layers(const LlamaConfig& config, int64_t rows);
 
+/// GFLOP/s of matrix products [size, size] x [size, size] on the device, of which several follow
+/// each other without a wait in between: the best of a few repeats, the practical peak of a GPU.
+class SquareProduct {
+ public:
+  SquareProduct(int64_t size, Device device);
+  double best_gflops(int repeats) const;
+
+ private:
+  Tensor x_, weight_, y_;
+};
+
 /// Operations of a training step, multiply and add counted apart: 6 for each matrix weight and
 /// position (2 forward, 4 backward), and for attention 6·B·T·(T+1)·heads·D per layer (scores and
 /// weighted sums over T·(T+1)/2 causal pairs, 2·2·D forward, twice that backward). What the

@@ -1,32 +1,56 @@
-// bench_step: time, rate and memory of the training step (lab 01's solution), against the rate of
-// the matrix products it is made of, measured in turns in the same run.
+// bench_step: time, rate and memory of the training step (lab 01's solution), on the CPU or a GPU,
+// against the rate of matrix products measured in turns in the same run: on the CPU those that the
+// step is made of, on a GPU a large square one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <optional>
 
-#include "common/model/llama_stage.h"
-#include "common/optim/optimizer.h"
 #include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
-#include "labs/01_single_gpu/single_gpu.h"
-#include "tests/bench/matmul_rate.h"
+#include "common/train/choose_device.h"
+#include "tests/bench/timed_training.h"
 
 namespace lab::bench {
 namespace {
 
+/// Sizes that are not given are those of the model.
 struct Options {
-  int64_t vocab = 4096;
+  std::string model = "seed";
+  std::optional<int64_t> vocab, dim, heads, layers, hidden, context;
   int64_t batch = 3;
-  int64_t context = 256;
+  std::string device = "cpu";
+  bool tf32 = false;
+  int64_t product = 4096;
   int threads = 0;  // all cores
+  int warmup = 3;
   int steps = 20;
   int rounds = 5;
   bool step_only = false;
   bool json = false;
+
+  LlamaConfig config() const {
+    LlamaConfig config;  // the seed model
+    if (model == "large") {
+      config.dim = 1024;
+      config.heads = 16;
+      config.layers = 16;
+      config.hidden_dim = 4096;
+      config.context = 1024;
+    }
+    config.vocab_size = vocab.value_or(config.vocab_size);
+    config.dim = dim.value_or(config.dim);
+    config.heads = heads.value_or(config.heads);
+    config.kv_heads = config.heads;
+    config.layers = layers.value_or(config.layers);
+    config.hidden_dim = hidden.value_or(config.hidden_dim);
+    config.context = context.value_or(config.context);
+    config.validate();
+    return config;
+  }
 };
 
 /// Peak resident memory of this process in MiB (Linux; 0 elsewhere).
@@ -37,106 +61,128 @@ double peak_mib() {
   return 0.0;
 }
 
-/// A model in training on random tokens.
-class Training {
+double free_gpu_mib() { return static_cast<double>(accelerator().free_bytes()) / (1 << 20); }
+
+/// The products that the step is measured against.
+class Products {
  public:
-  Training(const LlamaConfig& config, int64_t batch)
-      : model_(config, StageSpan::whole(config), Device::kCpu, 1),
-        optimizer_(model_.parameters().numel(), AdamConfig{}, lab01::adam_update),
-        tokens_{batch, config.context, {}} {
-    tokens_.tokens.resize(static_cast<size_t>(batch * config.context));
+  Products(const Options& options, const LlamaConfig& config, Device device) {
+    if (device == Device::kCuda)
+      square_.emplace(options.product, device);
+    else
+      layers_ = linear_layers(config, options.batch * config.context);
   }
 
-  double step() {
-    const auto vocab = static_cast<uint64_t>(model_.config().vocab_size);
-    for (int32_t& token : tokens_.tokens) token = static_cast<int32_t>(random_() % vocab);
-    return seconds([&] {
-      lab01::train_step(model_, optimizer_, std::span(&tokens_, 1), lab01::causal_lm_loss, 8e-4F,
-                        0.0);
-    });
+  /// On the CPU: of the products of one step, if each ran at the best of a few repeats.
+  double gflops() const {
+    if (square_) return square_->best_gflops(/*repeats=*/5);
+    double flops = 0.0;
+    double time = 0.0;
+    for (const LinearLayer& layer : layers_) {
+      flops += layer.flops() * static_cast<double>(layer.per_step);
+      time += layer.best_seconds(/*repeats=*/4) * static_cast<double>(layer.per_step);
+    }
+    return flops / time / 1e9;
   }
-
-  int64_t parameter_count() const { return model_.parameter_count(); }
 
  private:
-  LlamaStage model_;
-  Adam optimizer_;
-  TokenBatch tokens_;
-  std::mt19937_64 random_{1};
+  std::optional<SquareProduct> square_;
+  std::vector<LinearLayer> layers_;
 };
 
-/// GFLOP/s of the products of one step, if each ran at the best of a few repeats.
-double matmul_gflops(const std::vector<LinearLayer>& layers) {
-  double flops = 0.0;
-  double time = 0.0;
-  for (const LinearLayer& layer : layers) {
-    flops += layer.flops() * static_cast<double>(layer.per_step);
-    time += layer.best_seconds(/*repeats=*/4) * static_cast<double>(layer.per_step);
-  }
-  return flops / time / 1e9;
-}
+struct Measured {
+  std::vector<double> step_seconds, gflops, shares, waiting;
+};
 
-void run(const Options& options) {
-  set_thread_count(options.threads);
-  LlamaConfig config;
-  config.vocab_size = options.vocab;
-  config.context = options.context;
-  const double flops = step_flops(config, options.batch, options.context);
-
-  Training training(config, options.batch);
-  for (int i = 0; i < 3; ++i) training.step();  // warm-up
-  const double peak = peak_mib();               // before the buffers of the product benchmark
-
-  std::vector<LinearLayer> layers;
-  if (!options.step_only) layers = linear_layers(config, options.batch * options.context);
-  std::vector<double> step_times;
-  std::vector<double> rates;
-  std::vector<double> shares;
+Measured measure(const Options& options, TimedTraining& training, const Products* products,
+                 double flops, Device device) {
+  Measured measured;
   for (int round = 0; round < options.rounds; ++round) {
     std::vector<double> times;
     for (int i = 0; i < std::max(1, options.steps / options.rounds); ++i)
       times.push_back(training.step());
-    step_times.insert(step_times.end(), times.begin(), times.end());
-    if (options.step_only) continue;
-    rates.push_back(matmul_gflops(layers));
-    shares.push_back(flops / median(times) / 1e9 / rates.back());
+    measured.step_seconds.insert(measured.step_seconds.end(), times.begin(), times.end());
+    if (device == Device::kCuda) measured.waiting.push_back(training.share_of_waiting());
+    if (products == nullptr) continue;
+    measured.gflops.push_back(products->gflops());
+    measured.shares.push_back(flops / median(times) / 1e9 / measured.gflops.back());
   }
+  return measured;
+}
 
-  const double time = median(step_times);
+void print(const nlohmann::ordered_json& r, const Measured& measured, double flops) {
+  const bool on_gpu = !measured.waiting.empty();
+  fmt::print("{} parameters, vocabulary {}, {} sequences of {} tokens, {}\n\n",
+             r["parameters"].get<int64_t>(), r["vocab"].get<int64_t>(), r["batch"].get<int64_t>(),
+             r["context"].get<int64_t>(),
+             on_gpu ? r["device"].get<std::string>() + (r["tf32"].get<bool>() ? ", TF32" : "")
+                    : fmt::format("{} threads", r["threads"].get<int>()));
+  fmt::print("training step       {:8.3g} ms     {:.0f} tokens/s\n",
+             r["milliseconds_per_step"].get<double>(), r["tokens_per_second"].get<double>());
+  fmt::print("  its operations    {:8.2f} GFLOP  {:.0f} GFLOP/s\n", flops / 1e9,
+             r["gflops"].get<double>());
+  if (on_gpu)
+    fmt::print("host only waits     {:8.0f} %      of the step: the GPU is busy at least so long\n",
+               100 * median(measured.waiting));
+  fmt::print("{:<19} {:8.0f} MiB\n", on_gpu ? "GPU memory" : "peak memory",
+             r[on_gpu ? "gpu_mib" : "peak_mib"].get<double>());
+  if (measured.gflops.empty()) return;
+  fmt::print("matrix products     {:8.0f} GFLOP/s, {}\n", median(measured.gflops),
+             on_gpu ? "square, at their best" : "the step's own, each at its best");
+  fmt::print("share of that rate  {:8.0f} %      (median of {} rounds, {:.0f} to {:.0f} %)\n",
+             100 * median(measured.shares), measured.shares.size(),
+             100 * std::ranges::min(measured.shares), 100 * std::ranges::max(measured.shares));
+}
+
+void run(const Options& options) {
+  set_thread_count(options.threads);
+  const DeviceChoice choice = choose_device(options.device, options.tf32);
+  const bool on_gpu = choice.device == Device::kCuda;
+  const LlamaConfig config = options.config();
+  const double flops = step_flops(config, options.batch, config.context);
+
+  const double free_before = on_gpu ? free_gpu_mib() : 0.0;
+  TimedTraining training(config, options.batch, choice.device);
+  for (int i = 0; i < options.warmup; ++i) training.step();
+  const double peak = peak_mib();  // before the buffers of the product benchmark
+  const double gpu_mib = on_gpu ? free_before - free_gpu_mib() : 0.0;
+
+  std::optional<Products> products;
+  if (!options.step_only) products.emplace(options, config, choice.device);
+  const Measured measured =
+      measure(options, training, products ? &*products : nullptr, flops, choice.device);
+
+  const double time = median(measured.step_seconds);
   nlohmann::ordered_json result = {
       {"program", "workbook"},
-      {"vocab", options.vocab},
+      {"device", choice.why},
+      {"tf32", options.tf32},
+      {"vocab", config.vocab_size},
+      {"dim", config.dim},
+      {"layers", config.layers},
       {"batch", options.batch},
-      {"context", options.context},
+      {"context", config.context},
       {"threads", thread_count()},
       {"parameters", training.parameter_count()},
       {"milliseconds_per_step", 1e3 * time},
-      {"tokens_per_second", static_cast<double>(options.batch * options.context) / time},
+      {"tokens_per_second", static_cast<double>(options.batch * config.context) / time},
       {"gflops", flops / time / 1e9},
       {"peak_mib", peak},
   };
-  if (!options.step_only) {
-    result["matmul_gflops"] = median(rates);
-    result["share_of_matmul"] = median(shares);
+  if (on_gpu) {
+    result["gpu_mib"] = gpu_mib;
+    result["waiting_share"] = median(measured.waiting);
   }
-  if (options.json) {
+  if (products) {
+    result["matmul_gflops"] = median(measured.gflops);
+    result["share_of_matmul"] = median(measured.shares);
+    result["share_min"] = std::ranges::min(measured.shares);
+    result["share_max"] = std::ranges::max(measured.shares);
+  }
+  if (options.json)
     fmt::print("{}\n", result.dump());
-    return;
-  }
-  fmt::print("{} parameters, vocabulary {}, {} sequences of {} tokens, {} threads\n\n",
-             training.parameter_count(), options.vocab, options.batch, options.context,
-             thread_count());
-  fmt::print("training step       {:8.1f} ms     {:.0f} tokens/s\n", 1e3 * time,
-             result["tokens_per_second"].get<double>());
-  fmt::print("  its operations    {:8.2f} GFLOP  {:.0f} GFLOP/s\n", flops / 1e9,
-             flops / time / 1e9);
-  fmt::print("peak memory         {:8.0f} MiB\n", peak);
-  if (options.step_only) return;
-  fmt::print("matrix products     {:8.0f} GFLOP/s, the step's own, each at its best\n",
-             median(rates));
-  fmt::print("share of that rate  {:8.0f} %      (median of {} rounds, {:.0f} to {:.0f} %)\n",
-             100 * median(shares), options.rounds, 100 * std::ranges::min(shares),
-             100 * std::ranges::max(shares));
+  else
+    print(result, measured, flops);
 }
 
 }  // namespace
@@ -144,15 +190,27 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   lab::bench::Options options;
-  CLI::App app("Times the training step and the matrix products it consists of");
+  CLI::App app("Times the training step, and matrix products to compare it with");
   const CLI::Range at_least_one(1, 1 << 30);
   const auto add = [&](const char* name, auto& value, const char* what) {
     return app.add_option(name, value, what)->check(at_least_one)->capture_default_str();
   };
+  app.add_option("--model", options.model,
+                 "seed: that of the workbook; large: 1024 wide, 16 layers, context 1024")
+      ->check(CLI::IsMember({"seed", "large"}))
+      ->capture_default_str();
   add("--vocab", options.vocab, "vocabulary size");
-  add("--batch", options.batch, "sequences per step");
+  add("--dim", options.dim, "width of the model");
+  add("--heads", options.heads, "attention heads");
+  add("--layers", options.layers, "layers");
+  add("--hidden", options.hidden, "width of the feed-forward part");
   add("--context", options.context, "tokens per sequence");
+  add("--batch", options.batch, "sequences per step");
+  app.add_option("--device", options.device, "cpu, cuda or auto")->capture_default_str();
+  app.add_flag("--tf32", options.tf32, "on a GPU, let matrix products round their inputs to TF32");
+  add("--product", options.product, "on a GPU, rows and columns of the product to compare with");
   add("--threads", options.threads, "default: all cores");
+  add("--warmup", options.warmup, "steps before the first that is timed");
   add("--steps", options.steps, "steps to time, over all rounds");
   add("--rounds", options.rounds, "turns of steps and products");
   app.add_flag("--step-only", options.step_only, "do not time matrix products");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Times the training step of the workbook's model in PyTorch on the CPU, in float32.
+"""Times the training step of the workbook's model in PyTorch, in float32, on the CPU or a GPU.
 
     python3 torch_step.py [--vocab 4096] [--batch 3] [--context 256] [--threads 2] [--compile]
+                          [--model large] [--device cuda] [--tf32]
 
 Written the way PyTorch is fastest: fused attention (scaled_dot_product_attention), fused Adam,
 shifted targets instead of a shifted copy of the logits. Prints one JSON object.
@@ -11,19 +12,33 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-DIM, HEADS, LAYERS, HIDDEN, THETA, EPSILON = 288, 6, 6, 1152, 10000.0, 1e-6
-HEAD_DIM = DIM // HEADS
+THETA, EPSILON = 10000.0, 1e-6
 IGNORED = -100
 
 
-def rotary_tables(length):
-    frequencies = THETA ** (-torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
+@dataclass
+class Config:
+    dim: int = 288
+    heads: int = 6
+    layers: int = 6
+    hidden: int = 1152
+    context: int = 256
+    vocab: int = 4096
+
+
+MODELS = {"seed": Config(), "large": Config(1024, 16, 16, 4096, 1024)}
+
+
+def rotary_tables(length, head_dim):
+    frequencies = THETA ** (-torch.arange(0, head_dim, 2) / head_dim)
     angles = torch.outer(torch.arange(length), torch.cat([frequencies, frequencies]))
     return angles.cos(), angles.sin()  # [T, head_dim]
 
@@ -34,35 +49,37 @@ def rotate(x, cos, sin):
 
 
 class Layer(nn.Module):
-    def __init__(self):
+    def __init__(self, config):
         super().__init__()
-        self.attention_norm = nn.RMSNorm(DIM, eps=EPSILON)
-        self.q, self.k, self.v, self.o = (nn.Linear(DIM, DIM, bias=False) for _ in range(4))
-        self.mlp_norm = nn.RMSNorm(DIM, eps=EPSILON)
-        self.gate = nn.Linear(DIM, HIDDEN, bias=False)
-        self.up = nn.Linear(DIM, HIDDEN, bias=False)
-        self.down = nn.Linear(HIDDEN, DIM, bias=False)
+        dim, hidden = config.dim, config.hidden
+        self.heads = config.heads
+        self.attention_norm = nn.RMSNorm(dim, eps=EPSILON)
+        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+        self.mlp_norm = nn.RMSNorm(dim, eps=EPSILON)
+        self.gate = nn.Linear(dim, hidden, bias=False)
+        self.up = nn.Linear(dim, hidden, bias=False)
+        self.down = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x, cos, sin):
         batch, length, _ = x.shape
         normed = self.attention_norm(x)
-        q, k, v = (linear(normed).view(batch, length, HEADS, HEAD_DIM).transpose(1, 2)
+        q, k, v = (linear(normed).view(batch, length, self.heads, -1).transpose(1, 2)
                    for linear in (self.q, self.k, self.v))
         mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v,
                                                is_causal=True)
-        x = x + self.o(mixed.transpose(1, 2).reshape(batch, length, DIM))
+        x = x + self.o(mixed.transpose(1, 2).reshape(x.shape))
         normed = self.mlp_norm(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
 
 
 class Llama(nn.Module):
-    def __init__(self, vocab, context):
+    def __init__(self, config):
         super().__init__()
-        self.embedding = nn.Embedding(vocab, DIM)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-        self.norm = nn.RMSNorm(DIM, eps=EPSILON)
-        self.head = nn.Linear(DIM, vocab, bias=False)
-        cos, sin = rotary_tables(context)
+        self.embedding = nn.Embedding(config.vocab, config.dim)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.dim, eps=EPSILON)
+        self.head = nn.Linear(config.dim, config.vocab, bias=False)
+        cos, sin = rotary_tables(config.context, config.dim // config.heads)
         self.register_buffer("cos", cos)
         self.register_buffer("sin", sin)
         for weight in self.parameters():
@@ -89,48 +106,74 @@ def peak_mib():
     return None
 
 
-def main():
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--vocab", type=int, default=4096)
+    parser.add_argument("--model", choices=MODELS, default="seed")
+    for size in ("vocab", "dim", "heads", "layers", "hidden", "context"):
+        parser.add_argument(f"--{size}", type=int, help="default: that of the model")
     parser.add_argument("--batch", type=int, default=3)
-    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--tf32", action="store_true",
+                        help="let matrix products round their inputs to TF32")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
+    parser.add_argument("--compile", nargs="?", const="default", metavar="MODE",
+                        help="use torch.compile, in this mode: default, reduce-overhead "
+                        "(which records CUDA graphs), max-autotune")
     arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        sys.exit(f"error: this PyTorch ({torch.__version__}) sees no GPU")
+    sizes = {name: value for name, value in vars(arguments).items()
+             if hasattr(Config, name) and value is not None}
+    return arguments, replace(MODELS[arguments.model], **sizes)
 
+
+def main():
+    arguments, config = parse_arguments()
+    on_gpu = arguments.device == "cuda"
     torch.set_num_threads(arguments.threads)
+    torch.set_float32_matmul_precision("high" if arguments.tf32 else "highest")
     torch.manual_seed(1)
     before = peak_mib()
-    model = Llama(arguments.vocab, arguments.context)
+    model = Llama(config).to(arguments.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=8e-4, fused=True)
-    compute_loss = torch.compile(loss_of) if arguments.compile else loss_of
+    compute_loss = torch.compile(loss_of, mode=arguments.compile) if arguments.compile else loss_of
 
     seconds = []
     for _ in range(arguments.warmup + arguments.steps):
-        tokens = torch.randint(0, arguments.vocab, (arguments.batch, arguments.context))
+        tokens = torch.randint(0, config.vocab, (arguments.batch, config.context))
+        if on_gpu:
+            tokens = tokens.pin_memory()
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = compute_loss(model, tokens)
+        loss = compute_loss(model, tokens.to(arguments.device, non_blocking=True))
         loss.backward()
         optimizer.step()
+        if on_gpu:
+            torch.cuda.synchronize()
         loss.item()
         seconds.append(time.perf_counter() - start)
 
     milliseconds = 1e3 * statistics.median(seconds[arguments.warmup:])
-    print(json.dumps({
-        "program": f"torch {torch.__version__}" + (" compiled" if arguments.compile else ""),
-        "vocab": arguments.vocab,
+    how = f" compiled ({arguments.compile})" if arguments.compile else " eager"
+    result = {
+        "program": f"torch {torch.__version__}{how}",
+        "device": torch.cuda.get_device_name() if on_gpu else "CPU",
+        "tf32": arguments.tf32,
+        "vocab": config.vocab,
         "batch": arguments.batch,
-        "context": arguments.context,
+        "context": config.context,
         "threads": arguments.threads,
-        "milliseconds_per_step": round(milliseconds, 2),
-        "tokens_per_second": round(1e3 * arguments.batch * arguments.context / milliseconds),
+        "milliseconds_per_step": round(milliseconds, 4),
+        "tokens_per_second": round(1e3 * arguments.batch * config.context / milliseconds),
         "peak_mib": round(peak_mib()),
         "peak_mib_before_model": round(before),
         "loss": round(loss.item(), 4),
-    }))
+    }
+    if on_gpu:
+        result["gpu_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

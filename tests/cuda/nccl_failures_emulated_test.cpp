@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/comm/memory_store.h"
+#include "common/comm/nccl/communicator.h"
 #include "common/comm/nccl/gpu_place.h"
 #include "common/comm/nccl/nccl_transport.h"
 #include "common/tensor/accelerator.h"
@@ -90,6 +91,19 @@ TEST_F(NcclFailures, SharedGpusPassWithHostIdsOfTheirOwn) {
       }),
       "ranks 1 and 3 share GPU 1 (0000:02:00.0) of host a: NCCL wants one GPU per rank: start "
       "fewer ranks, or use --comm gloo, which lets ranks share a GPU");
+}
+
+// Behind the check of the transport stands NCCL's own.
+TEST_F(NcclFailures, SharedGpusAreRefusedByNccl) {
+  emulation::set_bus_of_thread(0);
+  const std::string id = nccl::make_unique_id();
+  const nccl::Communicator one(id, 0, 2, "the test");
+  const nccl::Communicator other(id, 1, 2, "the test");
+  emulation::set_bus_of_thread(-1);
+  const std::string error = error_of([&] { one.ready_within(nccl::Patience(5s)); });
+  EXPECT_TRUE(
+      contains(error, "the test: NCCL: invalid usage, Duplicate GPU detected : rank 0 and "))
+      << error;
 }
 
 TEST_F(NcclFailures, ARankThatNeverComesEndsTheConnecting) {

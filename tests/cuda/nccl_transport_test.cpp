@@ -1,5 +1,4 @@
-// ProcessGroup over NCCL: what the verbs mean for tensors in GPU memory, and what breaks off.
-#include "common/comm/nccl/nccl_transport.h"
+// ProcessGroup over NCCL: what the verbs mean for tensors in GPU memory.
 
 #include <gtest/gtest.h>
 
@@ -7,8 +6,7 @@
 #include <vector>
 
 #include "common/tensor/tensor.h"
-#include "tests/common/error_of.h"
-#include "tests/cuda/nccl_ranks.h"
+#include "tests/cuda/nccl_test.h"
 
 namespace lab::test {
 namespace {
@@ -20,7 +18,7 @@ class Nccl : public testing::TestWithParam<int> {
   void SetUp() override {
     if (const std::string reason = why_not_run(ranks()); !reason.empty()) GTEST_SKIP() << reason;
   }
-  virtual int ranks() const { return GetParam(); }
+  static int ranks() { return GetParam(); }
   void run(const RankBody& body) const {
     EXPECT_EQ(run_ranks({.ranks = ranks()}, body), RankErrors(static_cast<size_t>(ranks())));
   }
@@ -29,32 +27,6 @@ class Nccl : public testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, testing::Values(2, 3, 6));
 
 constexpr int64_t kCounts[] = {0, 1, 2, 5, 17, 1000, 70'001};
-
-/// Small whole numbers, so that sums are exact in any order.
-float number(int rank, int64_t i) { return static_cast<float>((rank + 1) * 7 + i % 13); }
-
-Tensor numbers(int rank, int64_t count, Device device = Device::kCuda) {
-  const Tensor tensor = Tensor::empty({count});
-  for (int64_t i = 0; i < count; ++i) tensor.data()[i] = number(rank, i);
-  return tensor.to(device);
-}
-
-float sum_of(int ranks, int64_t i) {
-  float sum = 0;
-  for (int r = 0; r < ranks; ++r) sum += number(r, i);
-  return sum;
-}
-
-template <typename Right>
-void expect_all(const Tensor& tensor, const Right& right, const std::string& what) {
-  const Tensor values = tensor.to(Device::kCpu);
-  for (int64_t i = 0; i < values.numel(); ++i)
-    ASSERT_EQ(values.data()[i], right(i)) << what << ", element " << i << " of " << values.numel();
-}
-
-auto from(int rank) {
-  return [rank](int64_t i) { return number(rank, i); };
-}
 
 TEST_P(Nccl, AllReduceCombinesOnEveryRank) {
   run([&](GpuRank& self) {
@@ -196,18 +168,11 @@ TEST_P(Nccl, BarrierLetsNobodyPassBeforeAll) {
   });
 }
 
-class NcclPair : public Nccl {
- protected:
-  int ranks() const override { return 2; }
-  /// With a short deadline.
-  RankErrors run_hasty(const RankBody& body, std::chrono::milliseconds timeout = 300ms) const {
-    return run_ranks({.ranks = 2, .timeout = timeout}, body);
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Ranks, NcclPair, testing::Values(2));
+/// Runs two ranks, which must return.
+void run_pair(const RankBody& body) { EXPECT_EQ(run_ranks({.ranks = 2}, body), RankErrors(2)); }
 
-TEST_P(NcclPair, WhatWasAskedOfTheGpuBeforeIsSent) {
-  run([&](GpuRank& self) {
+TEST_F(NcclPair, WhatWasAskedOfTheGpuBeforeIsSent) {
+  run_pair([&](GpuRank& self) {
     const Tensor tensor = Tensor::empty({100'000}, Device::kCuda);
     for (int round = 0; round < 5; ++round) {
       const auto value = static_cast<float>(round + 1);
@@ -228,8 +193,8 @@ TEST_P(NcclPair, WhatWasAskedOfTheGpuBeforeIsSent) {
   });
 }
 
-TEST_P(NcclPair, AMessageThatNobodyWaitsForGoesOn) {
-  run([&](GpuRank& self) {
+TEST_F(NcclPair, AMessageThatNobodyWaitsForGoesOn) {
+  run_pair([&](GpuRank& self) {
     if (self.world.rank() == 0) {
       Work forgotten = self.world.isend(numbers(3, 100'000), 1);
       Work another = self.world.isend(numbers(4, 1), 1);
@@ -242,95 +207,6 @@ TEST_P(NcclPair, AMessageThatNobodyWaitsForGoesOn) {
     }
     self.world.barrier();  // over Gloo: rank 0 sits here while its messages are not even connected
   });
-}
-
-TEST_P(NcclPair, SendWaitsForItsReceiver) {
-  for (const int64_t count : {1, 70'001}) {
-    const RankErrors errors = run_hasty(
-        [&](GpuRank& self) {
-          const int other = 1 - self.world.rank();
-          // The connections exist: it is the message that waits.
-          for (const int first : {0, 1}) {
-            if (self.world.rank() == first) self.world.send(numbers(0, 1), other);
-            if (self.world.rank() != first)
-              self.world.recv(Tensor::empty({1}, Device::kCuda), other);
-          }
-          self.world.send(numbers(0, count), other);  // both send first
-          self.world.recv(Tensor::empty({count}, Device::kCuda), other);
-        },
-        3s);
-    for (const std::string& error : errors)
-      EXPECT_TRUE(contains(error, "send(to") && contains(error, "no answer within 3 s")) << error;
-  }
-}
-
-TEST_P(NcclPair, MessagesInAnotherOrderAreAnError) {
-  const RankErrors errors = run_hasty(
-      [&](GpuRank& self) {
-        std::vector<Work> works;
-        for (const int tag : {1, 2}) {
-          if (self.world.rank() == 0)
-            works.push_back(self.world.isend(numbers(tag, 50), 1, tag));
-          else
-            works.push_back(self.world.irecv(Tensor::empty({50}, Device::kCuda), 0, 3 - tag));
-        }
-        wait_all(works);
-      },
-      10s);
-  for (const std::string& error : errors)
-    EXPECT_TRUE(contains(error, "received in another order than they were sent") &&
-                contains(error, "--comm gloo"))
-        << error;
-}
-
-TEST_P(NcclPair, MessagesOfUnequalSizesAreNotDelivered) {
-  for (const int64_t sent : {1, 3}) {
-    const RankErrors errors = run_hasty(
-        [&](GpuRank& self) {
-          if (self.world.rank() == 0)
-            self.world.send(numbers(0, sent), 1);
-          else
-            self.world.recv(Tensor::empty({2}, Device::kCuda), 0);
-        },
-        1s);
-    EXPECT_TRUE(contains(errors[0], "rank 0: send(to 1")) << errors[0];
-    EXPECT_TRUE(contains(errors[1], "rank 1: recv(from 0")) << errors[1];
-  }
-}
-
-TEST_P(NcclPair, CollectivesThatDifferAreAnError) {
-  const std::vector<RankBody> others{
-      [](GpuRank& self) { self.world.all_reduce(numbers(1, 6)); },
-      [](GpuRank& self) { self.world.broadcast(numbers(1, 5), 0); },
-      [](GpuRank& self) { self.world.all_reduce(numbers(1, 5), ReduceOp::kMax); }};
-  for (const RankBody& other : others) {
-    const RankErrors errors = run_hasty(
-        [&](GpuRank& self) {
-          if (self.world.rank() == 0)
-            self.world.all_reduce(numbers(0, 5));
-          else
-            other(self);
-        },
-        10s);
-    for (const std::string& error : errors)
-      EXPECT_TRUE(contains(error, "entered different collectives")) << error;
-  }
-}
-
-TEST_P(NcclPair, AnAbsentRankEndsAtTheDeadline) {
-  const RankErrors errors = run_hasty([&](GpuRank& self) {
-    if (self.world.rank() == 1) return;
-    const std::string first = error_of([&] { self.world.all_reduce(numbers(0, 5)); });
-    EXPECT_TRUE(contains(first, "all_reduce #1")) << first;
-    EXPECT_TRUE(contains(first, "no answer within 0.3 s")) << first;
-    // The connections are finished, and say so.
-    for (const auto& later : {error_of([&] { self.world.all_reduce(numbers(0, 5)); }),
-                              error_of([&] { self.world.send(numbers(0, 5), 1); })}) {
-      EXPECT_TRUE(contains(later, "closed earlier")) << later;
-      EXPECT_TRUE(contains(later, "no answer within 0.3 s")) << later;
-    }
-  });
-  EXPECT_EQ(errors[0].find("closed earlier"), std::string::npos) << errors[0];
 }
 
 }  // namespace

@@ -63,7 +63,12 @@ on cuda 01 moved --batch 2 --accumulate 2 --steps "$steps"
 on cpu 01 moved --resume --steps $((steps + 1))
 on cuda 01 moved --resume --steps $((steps + 2))
 
+# Products of less precision train, too.
+on cuda 01 rounded --precision bfloat16 --steps "$steps"
+
 lab01=$programs/lab01_$whose
+refused 'the CPU computes in float32 only' "$lab01" "${size[@]}" --cache cache --out x \
+  --precision bfloat16
 refused 'must be\|not in' "$lab01" "${size[@]}" --cache cache --out x --device tpu
 if [[ $whose == emulated ]]; then
   LAB_EMULATED_DRIVER=missing refused '--device cuda: no GPU can be used' "$lab01" "${size[@]}" \

@@ -18,15 +18,10 @@ Collectives::Collectives(const std::string& unique_id, int rank, int size,
       size_(size),
       note_(notes_.take()),
       communicator_(unique_id, rank, size, fmt::format("collectives of {} ranks", size)) {
-  const Patience patience(timeout);
-  while (!communicator_.ready()) {
-    require(
-        !patience.over(),
-        "connecting the GPUs of {} ranks: no answer within {}: has every rank been started, and "
-        "do they reach each other (NCCL_SOCKET_IFNAME names the network)?",
-        size, seconds(timeout));
-    patience.pause();
-  }
+  require(communicator_.ready_within(Patience(timeout)),
+          "connecting the GPUs of {} ranks: no answer within {}: has every rank been started, and "
+          "do they reach each other (NCCL_SOCKET_IFNAME names the network)?",
+          size, seconds(timeout));
 }
 
 void Collectives::barrier(const Transport::Collective& call) {

@@ -2,9 +2,9 @@
 #include "common/comm/nccl/communicator.h"
 
 #include <cstring>
+#include <exception>
 #include <utility>
 
-#include "common/comm/nccl/patience.h"
 #include "common/tensor/error.h"
 
 namespace lab::nccl {
@@ -38,19 +38,20 @@ bool Communicator::ready() const {
   return true;
 }
 
-/// Whether everything has been taken down, so that destroying does not block.
-bool Communicator::finalize(std::chrono::milliseconds grace) const {
-  const Patience patience(grace);
-  while (!ready()) {
-    if (patience.over()) return false;
-    patience.pause();
-  }
-  check(ncclCommFinalize(communicator_), "ncclCommFinalize", "{}", purpose_);
+bool Communicator::ready_within(const Patience& patience) const {
   while (!ready()) {
     if (patience.over()) return false;
     patience.pause();
   }
   return true;
+}
+
+/// Whether everything has been taken down, so that destroying does not block.
+bool Communicator::finalize(std::chrono::milliseconds grace) const {
+  const Patience patience(grace);
+  if (!ready_within(patience)) return false;
+  check(ncclCommFinalize(communicator_), "ncclCommFinalize", "{}", purpose_);
+  return ready_within(patience);
 }
 
 void Communicator::close(std::chrono::milliseconds grace) noexcept {
@@ -60,7 +61,7 @@ void Communicator::close(std::chrono::milliseconds grace) noexcept {
       static_cast<void>(ncclCommDestroy(communicator_));
       communicator_ = nullptr;
     }
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // What has failed is aborted; whoever used it has been told.
   }
   abort();

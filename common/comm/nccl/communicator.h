@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/comm/nccl/nccl_check.h"
+#include "common/comm/nccl/patience.h"
 
 namespace lab::nccl {
 
@@ -28,6 +29,8 @@ class Communicator {
   /// Whether what was asked for last has been handed to the GPU (which may still be busy with it).
   /// Throws Error when that, or something that the GPU was doing, has failed.
   bool ready() const;
+  /// Waits for that as long as there is patience.
+  bool ready_within(const Patience& patience) const;
 
   /// Calls `body(communicator)`, which calls functions of NCCL and returns their first failure.
   /// They become one operation.

@@ -49,8 +49,8 @@ auto Messages::guarded(const Body& body) {
 }
 
 std::unique_ptr<Transfer> Messages::post(const Post& what) {
+  activate_gpu_for_messages();
   return guarded([&]() -> std::unique_ptr<Transfer> {
-    activate_gpu();
     MessageLink& link = link_for(what);
     const auto message = std::make_shared<Message>();
     message->data = what.data;
@@ -84,6 +84,7 @@ bool Messages::finished(MessageLink& link, const Message& message) {
 }
 
 void Messages::progress_all() {
+  activate_gpu();
   waiting_ = false;
   for (auto& [ends, link] : links_) waiting_ = link.progress() || waiting_;
 }
@@ -94,7 +95,6 @@ void Messages::keep_going(const std::stop_token& stop) {
     const Patience patience(std::chrono::milliseconds(0));
     while (waiting_ && !stop.stop_requested()) {
       try {
-        activate_gpu();
         progress_all();
       } catch (const std::exception& error) {
         drop_all(error.what());

@@ -37,10 +37,16 @@ struct Member {
   int size = 1;
 };
 
-/// The id that rank 0 of the group has made for it.
+/// The id that rank 0 of the group has made for it. Throws Error if it does not in time.
 std::string common_id(Store& store, const Member& member, milliseconds timeout) {
   const std::string key = fmt::format("nccl/{}/id", member.group);
-  if (member.rank != 0) return store.get(key, timeout);
+  if (member.rank != 0) {
+    try {
+      return store.get(key, timeout);
+    } catch (const StoreTimeout&) {
+      fail("rank 0 has not begun to connect the GPUs of its group within {}", seconds(timeout));
+    }
+  }
   const std::string id = make_unique_id();
   store.set(key, id);
   return id;
@@ -134,7 +140,7 @@ class NcclTransport final : public Transport {
   template <typename Body>
   void guarded(const Body& body) {
     messages_->require_whole();
-    activate_gpu();
+    activate_gpu_for_messages();
     try {
       body();
     } catch (const std::exception& error) {

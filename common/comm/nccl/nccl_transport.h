@@ -29,7 +29,11 @@ std::string nccl_problem();
 /// used.
 ///
 /// Messages between two ranks in one direction arrive in the order in which they were sent: NCCL
-/// has no tags. If the receiver has posted them in another order, waiting for them throws Error.
+/// has no tags. If the receiver has posted them in another order, waiting for them throws Error on
+/// both sides; if it expects another size, both may wait until the deadline. So do collectives
+/// throw, on every rank, when the ranks have entered different ones.
+///
+/// After any Error the connections of the group are closed, and later calls say so.
 std::unique_ptr<Transport> connect_nccl(const NcclOptions& options, Store& store);
 
 }  // namespace lab

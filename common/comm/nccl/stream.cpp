@@ -21,14 +21,7 @@ void Event::record(cudaStream_t stream) {
   check(cudaEventRecord(event_, stream), "cudaEventRecord", "a message between GPUs");
 }
 
-void Event::record_computation() {
-  cuda::Context& context = cuda::cuda_accelerator().context();
-  require(
-      !context.recording(),
-      "a message between GPUs cannot be recorded: exchange it before or after the recorded work");
-  context.activate();
-  record(context.stream());
-}
+void Event::record_computation() { record(cuda::cuda_accelerator().context().stream()); }
 
 bool Event::happened() const {
   const cudaError_t status = cudaEventQuery(event_);
@@ -58,5 +51,12 @@ void Stream::follow(const Event& event) {
 }
 
 void activate_gpu() { cuda::cuda_accelerator().context().activate(); }
+
+void activate_gpu_for_messages() {
+  require(
+      !cuda::cuda_accelerator().context().recording(),
+      "messages between GPUs cannot be recorded: exchange them before or after the recorded work");
+  activate_gpu();
+}
 
 }  // namespace lab::nccl

@@ -18,8 +18,7 @@ class Event {
   cudaEvent_t get() const { return event_; }
   /// Behind all that has been asked of `stream`.
   void record(cudaStream_t stream);
-  /// Behind all kernels and copies of the workbook. Throws Error while these are being recorded: a
-  /// message is not part of what can be repeated.
+  /// Behind all kernels and copies of the workbook.
   void record_computation();
   /// Whether the GPU has got there. Throws Error when the GPU has failed.
   bool happened() const;
@@ -47,5 +46,8 @@ class Stream {
 
 /// Makes the workbook's GPU that of the calling thread.
 void activate_gpu();
+/// The same, and throws Error while work is being recorded: messages are no part of what can be
+/// repeated.
+void activate_gpu_for_messages();
 
 }  // namespace lab::nccl

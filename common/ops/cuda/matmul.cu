@@ -6,6 +6,7 @@
 #include <climits>
 
 #include "common/cuda/check.h"
+#include "common/ops/cuda/bfloat16.h"
 #include "common/ops/cuda/elementwise.h"
 #include "common/ops/cuda/matmul.h"
 #include "common/tensor/error.h"
@@ -22,6 +23,26 @@ int as_int(int64_t size) {
   return static_cast<int>(size);
 }
 
+/// Of which type the operands are; sums are float32 in any case.
+template <typename T>
+constexpr cudaDataType kType = CUDA_R_32F;
+template <>
+constexpr cudaDataType kType<__nv_bfloat16> = CUDA_R_16BF;
+
+template <typename T>
+void multiply(const Context& context, Transpose transpose_a, Transpose transpose_b,
+              const MatrixOf<T>& a, const MatrixOf<T>& b, float beta, const Matrix& c) {
+  const int64_t inner = transpose_a == Transpose::kYes ? a.rows : a.columns;
+  const float alpha = 1.0F;
+  check(cublasGemmEx(context.blas(), operation(transpose_b), operation(transpose_a),
+                     as_int(c.columns), as_int(c.rows), as_int(inner), &alpha,  //
+                     b.data, kType<T>, as_int(b.stride),                        //
+                     a.data, kType<T>, as_int(a.stride), &beta,                 //
+                     c.data, CUDA_R_32F, as_int(c.stride),                      //
+                     CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx", "matrix product [{} x {}] x [{} x {}]", c.rows, inner, inner, c.columns);
+}
+
 }  // namespace
 
 void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b, const Matrix& a,
@@ -30,16 +51,13 @@ void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b
   if (c.rows == 0 || c.columns == 0) return;
   if (inner == 0) {  // an empty sum
     if (beta == 0.0F) fill(context, c, 0.0F);
-    return;
+  } else if (context.precision() == Precision::kBfloat16) {
+    const Bfloat16Copy rounded_a(context, a);
+    const Bfloat16Copy rounded_b(context, b);
+    multiply(context, transpose_a, transpose_b, rounded_a.matrix(), rounded_b.matrix(), beta, c);
+  } else {
+    multiply(context, transpose_a, transpose_b, a, b, beta, c);
   }
-  const float alpha = 1.0F;
-  check(cublasGemmEx(context.blas(), operation(transpose_b), operation(transpose_a),
-                     as_int(c.columns), as_int(c.rows), as_int(inner), &alpha,  //
-                     b.data, CUDA_R_32F, as_int(b.stride),                      //
-                     a.data, CUDA_R_32F, as_int(a.stride), &beta,               //
-                     c.data, CUDA_R_32F, as_int(c.stride),                      //
-                     CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-        "cublasGemmEx", "matrix product [{} x {}] x [{} x {}]", c.rows, inner, inner, c.columns);
 }
 
 }  // namespace lab::cuda

@@ -8,7 +8,8 @@ namespace lab::cuda {
 
 enum class Transpose { kNo, kYes };
 
-/// c = op(a) op(b) + beta c, in float32 throughout.
+/// c = op(a) op(b) + beta c. Memory and sums are float32; the operands are rounded as the context's
+/// precision says.
 void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b, const Matrix& a,
             const Matrix& b, float beta, const Matrix& c);
 

@@ -67,11 +67,13 @@ bool Work::done() const {
 void Work::run_others() const {
   static bool running = false;
   if (running) return;
-  running = true;
+  const struct Running {
+    Running() { running = true; }
+    ~Running() { running = false; }
+  } now;
   for (const auto& [rank, handle] : clique_->streams) {
     if (CUstream_st* stream = rank == rank_ ? nullptr : find_stream(handle)) run_stream(stream);
   }
-  running = false;
 }
 
 bool peers_connect(const ncclComm& communicator) {

@@ -26,7 +26,7 @@ struct Operation {
   ncclRedOp_t op = ncclSum;
   int peer = 0;  // or root
   bool done = false;
-  std::vector<char> buffer;  // of a message that has left
+  std::vector<char> buffer{};  // of a message that has left
 
   size_t bytes() const { return count * (type == ncclUint8 ? 1 : type == ncclUint64 ? 8 : 4); }
   bool is_message() const { return kind == Kind::kSend || kind == Kind::kRecv; }
