@@ -41,7 +41,7 @@ RankErrors run_threads(const RankOptions& options, const RankBody& body, bool sh
   return errors;
 }
 
-const bool kRanksAreThreads = [] {
+[[maybe_unused]] const bool kRanksAreThreads = [] {
   rank_runner() = {[](const RankOptions& options, const RankBody& body) {
                      return run_threads(options, body, false);
                    },

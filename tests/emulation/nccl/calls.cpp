@@ -101,6 +101,8 @@ void hand_over(ncclComm& communicator) {
     communicator.error = ncclUnhandledCudaError;
 }
 
+}  // namespace
+
 ncclResult_t add(ncclComm_t communicator, cudaStream_t stream, Operation operation) {
   OpenGroup& group = open_group();
   const bool single = group.depth == 0;
@@ -119,8 +121,6 @@ ncclResult_t add(ncclComm_t communicator, cudaStream_t stream, Operation operati
   const ncclResult_t end = single ? ncclGroupEnd() : ncclSuccess;
   return result == ncclSuccess ? end : result;
 }
-
-}  // namespace
 
 ncclResult_t progress(ncclComm& communicator) {
   if (communicator.error != ncclSuccess) return communicator.error;
@@ -161,41 +161,4 @@ ncclResult_t ncclGroupEnd() {
   communicator.polls = nccl::settings().polls;
   ++communicator.operations;
   return ncclInProgress;
-}
-
-ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream,
-             {.kind = Kind::kSend, .input = data, .count = count, .type = type, .peer = peer});
-}
-
-ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream,
-             {.kind = Kind::kRecv, .output = data, .count = count, .type = type, .peer = peer});
-}
-
-ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream, {Kind::kBroadcast, input, output, count, type, ncclSum, root});
-}
-
-ncclResult_t ncclReduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream, {Kind::kReduce, input, output, count, type, op, root});
-}
-
-ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream, {Kind::kAllReduce, input, output, count, type, op});
-}
-
-ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t type,
-                           ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream, {Kind::kAllGather, input, output, count, type});
-}
-
-ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t communicator, cudaStream_t stream) {
-  return add(communicator, stream, {Kind::kReduceScatter, input, output, count, type, op});
 }

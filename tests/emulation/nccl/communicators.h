@@ -30,4 +30,7 @@ namespace lab::emulation::nccl {
 /// Where what this rank has asked for stands: ncclSuccess once it is in the stream.
 ncclResult_t progress(ncclComm& communicator);
 
+/// Adds a call to the group that this thread has begun, or makes it one by itself.
+ncclResult_t add(ncclComm_t communicator, cudaStream_t stream, Operation operation);
+
 }  // namespace lab::emulation::nccl

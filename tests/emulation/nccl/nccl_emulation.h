@@ -5,9 +5,8 @@
 //   waits for it. Ranks that ask for different collectives, or for messages of different sizes,
 //   never finish. (What NCCL does then is not defined.)
 // - Messages of few bytes leave before their receiver has come, as with NCCL.
-// - Whatever is asked of a communicator takes some calls of ncclCommGetAsyncError until it is
-// handed
-//   to the stream; the first message between two ranks also waits until both have asked for one. A
+// - Whatever is asked of a communicator takes some calls of ncclCommGetAsyncError until it has been
+//   handed over; the first message between two ranks also waits until both have asked for one. A
 //   communicator that is used before that refuses.
 // - Two threads that pass for the same GPU (set_bus_of_thread) of one host (NCCL_HOSTID) are
 //   refused, as by NCCL.
