@@ -52,7 +52,7 @@ tidy() {
 
 lint() {
   local scripts=(workbook .ci/run scripts/*.sh cmake/*.sh data/*.sh tests/data/*.sh
-    tests/programs/*.sh tests/hosts/*.sh)
+    tests/programs/*.sh tests/hosts/*.sh tests/bench/*.sh)
   mapfile -t scripts < <(for script in "${scripts[@]}"; do [[ -f $script ]] && echo "$script"; done)
   shellcheck -x "${scripts[@]}" || fail "shellcheck: see above"
   # Without the file's commands clang-tidy would guess at the flags.

@@ -1,6 +1,7 @@
-// All-reduce through ProcessGroup against Gloo by itself, in the same run: time, and bandwidths as
-// nccl-tests define them (algorithm bandwidth = bytes / time; bus bandwidth = 2 (n - 1) / n of it,
-// which is what the ring sends over each link, whatever the number of ranks n).
+// All-reduce through ProcessGroup, of tensors in host memory against Gloo by itself in the same
+// run, or of tensors in GPU memory over Gloo or NCCL: time, and bandwidths as nccl-tests define
+// them (algorithm bandwidth = bytes / time; bus bandwidth = 2 (n - 1) / n of it, which is what the
+// ring sends over each link, whatever the number of ranks n).
 #include <fmt/format.h>
 #include <gloo/allreduce.h>
 #include <gloo/rendezvous/context.h>
@@ -10,13 +11,16 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/comm/gloo/gloo_store.h"
 #include "common/launch/job.h"
 #include "common/launch/launcher.h"
+#include "common/tensor/accelerator.h"
 #include "common/train/main_guard.h"
 #include "common/train/progress.h"
+#include "common/train/several_ranks.h"
 
 namespace {
 
@@ -82,15 +86,19 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void measure(ProcessGroup& world, RawGloo& raw, int64_t bytes, int repeats) {
+/// `raw`: null for tensors in GPU memory, which Gloo by itself does not know.
+void measure(ProcessGroup& world, RawGloo* raw, Device device, int64_t bytes, int repeats) {
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
-  const Tensor tensor = Tensor::zeros({count});
-  std::vector<float> data(static_cast<size_t>(count));
+  const Tensor tensor = Tensor::zeros({count}, device);
+  std::vector<float> data(raw == nullptr ? 0 : static_cast<size_t>(count));
   std::vector<double> ours;
   std::vector<double> theirs;
   for (int i = -2; i < repeats; ++i) {  // two rounds to warm up
-    const double own_s = seconds(world, [&] { world.all_reduce(tensor); });
-    const double raw_s = seconds(world, [&] { raw.all_reduce(data); });
+    const double own_s = seconds(world, [&] {
+      world.all_reduce(tensor);
+      if (device == Device::kCuda) accelerator().synchronize();
+    });
+    const double raw_s = raw == nullptr ? 0.0 : seconds(world, [&] { raw->all_reduce(data); });
     if (i < 0) continue;
     ours.push_back(own_s);
     theirs.push_back(raw_s);
@@ -99,9 +107,10 @@ void measure(ProcessGroup& world, RawGloo& raw, int64_t bytes, int repeats) {
   const double time = median(ours);
   const double algorithm_bw = static_cast<double>(bytes) / time / 1e9;
   const double bus_bw = algorithm_bw * 2.0 * (world.size() - 1) / world.size();
-  fmt::print("{:>6} {:>14} {:>12.3f} {:>12.3f} {:>8.2f} {:>8.2f} {:>8.3f}\n", world.size(),
-             format_count(bytes), 1e3 * time, 1e3 * median(theirs), algorithm_bw, bus_bw,
-             time / median(theirs));
+  fmt::print("{:>6} {:>14} {:>12.3f} {:>12} {:>8.2f} {:>8.2f} {:>8}\n", world.size(),
+             format_count(bytes), 1e3 * time,
+             raw == nullptr ? "-" : fmt::format("{:.3f}", 1e3 * median(theirs)), algorithm_bw,
+             bus_bw, raw == nullptr ? "-" : fmt::format("{:.3f}", time / median(theirs)));
   std::fflush(stdout);
 }
 
@@ -110,7 +119,13 @@ int bench(int argc, char** argv) {
   LaunchOptions launch;
   int64_t largest = int64_t{64} << 20;
   int repeats = 21;
+  TrainOptions where;  // its device and comm
   add_launch_options(app, launch);
+  app.add_option("--device", where.device, "cpu, or cuda: tensors in GPU memory")
+      ->capture_default_str();
+  app.add_option("--comm", where.comm, "Between GPUs: gloo, nccl or auto")
+      ->check(CLI::IsMember({"gloo", "nccl", "auto"}))
+      ->capture_default_str();
   app.add_option("--largest", largest, "Bytes of the largest tensor")->capture_default_str();
   app.add_option("--repeats", repeats, "Calls timed per size")->capture_default_str();
   parse_command_line(app, argc, argv);
@@ -119,11 +134,14 @@ int bench(int argc, char** argv) {
   Job job(read_rank_environment(launch));
   ProcessGroup& world = job.world();
   require(world.size() > 1, "one rank has nobody to talk to: --ranks 2 or more");
-  RawGloo raw(job);
+  const Device device = agree_on_device(job, where);
+  std::optional<RawGloo> raw;
+  if (device == Device::kCpu) raw.emplace(job);
   if (world.rank() == 0)
     fmt::print("{:>6} {:>14} {:>12} {:>12} {:>8} {:>8} {:>8}\n", "ranks", "bytes", "ours ms",
                "Gloo ms", "alg GB/s", "bus GB/s", "ratio");
-  for (int64_t bytes = 4; bytes <= largest; bytes *= 8) measure(world, raw, bytes, repeats);
+  for (int64_t bytes = 4; bytes <= largest; bytes *= 8)
+    measure(world, raw ? &*raw : nullptr, device, bytes, repeats);
   return 0;
 }
 

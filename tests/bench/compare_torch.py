@@ -3,7 +3,7 @@
 
     cmake --build --preset student --target bench_step
     python3 tests/bench/compare_torch.py build/student/bin/bench_step [--threads N]
-    ... --device cuda [--tf32] [--model large] --against eager default reduce-overhead
+    ... --device cuda [--precision tf32] [--model large] --against eager default reduce-overhead
 
 Prints how many times faster the workbook is: the median over rounds of the ratio of measurements of
 the same round, so that a machine that slows down slows all.
@@ -22,13 +22,13 @@ TORCH = [sys.executable, str(Path(__file__).with_name("torch_step.py"))]
 def measure(program, arguments, vocab):
     command = program + ["--model", arguments.model, "--device", arguments.device,
                          "--batch", str(arguments.batch), "--steps", str(arguments.steps),
-                         "--warmup", str(arguments.warmup)]
+                         "--warmup", str(arguments.warmup),
+                         "--precision", arguments.precision]
     sizes = {"vocab": vocab, "threads": arguments.threads}
     for name in ("dim", "heads", "layers", "hidden", "context"):
         sizes[name] = getattr(arguments, name)
     for name, size in sizes.items():
         command += [f"--{name}", str(size)] if size else []
-    command += ["--tf32"] if arguments.tf32 else []
     finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if finished.returncode != 0:
         sys.exit(f"error: {' '.join(command)} ended with code {finished.returncode}")
@@ -58,7 +58,7 @@ def compare(vocab, arguments):
             "vocab": vocab,
             "batch": arguments.batch,
             "device": pairs[0][0]["device"],
-            "tf32": arguments.tf32,
+            "precision": arguments.precision,
             "threads": pairs[0][0]["threads"],
             "torch": pairs[0][1]["program"],
             "workbook_ms": statistics.median(a["milliseconds_per_step"] for a, _ in pairs),
@@ -92,7 +92,8 @@ def parse_arguments():
         parser.add_argument(f"--{size}", type=int, help="default: that of the model")
     parser.add_argument("--batch", type=int, default=3)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both")
-    parser.add_argument("--tf32", action="store_true", help="on a GPU, products of less precision")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32",
+                        help="of matrix products on a GPU")
     parser.add_argument("--threads", type=int, default=0, help="of both; 0: all cores")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10, help="per measurement")
@@ -119,12 +120,11 @@ def main():
         for result in compare(vocab, arguments):
             on_gpu = arguments.device == "cuda"
             where = result["device"] if on_gpu else f"{result['threads']} threads"
-            precision = "TF32" if arguments.tf32 else "float32"
             if arguments.json:
                 print(json.dumps(result), flush=True)
             else:
                 line = TABLE_ROW if arguments.table else LINE
-                print(line.format(where=where, precision=precision, **result), flush=True)
+                print(line.format(where=where, **result), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ struct Options {
   std::optional<int64_t> vocab, dim, heads, layers, hidden, context;
   int64_t batch = 3;
   std::string device = "cpu";
-  bool tf32 = false;
+  std::string precision = "float32";
   int64_t product = 4096;
   int threads = 0;  // all cores
   int warmup = 3;
@@ -115,7 +115,8 @@ void print(const nlohmann::ordered_json& r, const Measured& measured, double flo
   fmt::print("{} parameters, vocabulary {}, {} sequences of {} tokens, {}\n\n",
              r["parameters"].get<int64_t>(), r["vocab"].get<int64_t>(), r["batch"].get<int64_t>(),
              r["context"].get<int64_t>(),
-             on_gpu ? r["device"].get<std::string>() + (r["tf32"].get<bool>() ? ", TF32" : "")
+             on_gpu ? fmt::format("{}, {}", r["device"].get<std::string>(),
+                                  r["precision"].get<std::string>())
                     : fmt::format("{} threads", r["threads"].get<int>()));
   fmt::print("training step       {:8.3g} ms     {:.0f} tokens/s\n",
              r["milliseconds_per_step"].get<double>(), r["tokens_per_second"].get<double>());
@@ -136,7 +137,7 @@ void print(const nlohmann::ordered_json& r, const Measured& measured, double flo
 
 void run(const Options& options) {
   set_thread_count(options.threads);
-  const DeviceChoice choice = choose_device(options.device, options.tf32);
+  const DeviceChoice choice = choose_device(options.device, options.precision);
   const bool on_gpu = choice.device == Device::kCuda;
   const LlamaConfig config = options.config();
   const double flops = step_flops(config, options.batch, config.context);
@@ -156,7 +157,7 @@ void run(const Options& options) {
   nlohmann::ordered_json result = {
       {"program", "workbook"},
       {"device", choice.why},
-      {"tf32", options.tf32},
+      {"precision", options.precision},
       {"vocab", config.vocab_size},
       {"dim", config.dim},
       {"layers", config.layers},
@@ -207,7 +208,9 @@ int main(int argc, char** argv) {
   add("--context", options.context, "tokens per sequence");
   add("--batch", options.batch, "sequences per step");
   app.add_option("--device", options.device, "cpu, cuda or auto")->capture_default_str();
-  app.add_flag("--tf32", options.tf32, "on a GPU, let matrix products round their inputs to TF32");
+  app.add_option("--precision", options.precision,
+                 "of matrix products on a GPU: float32, tf32 or bfloat16")
+      ->capture_default_str();
   add("--product", options.product, "on a GPU, rows and columns of the product to compare with");
   add("--threads", options.threads, "default: all cores");
   add("--warmup", options.warmup, "steps before the first that is timed");

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Times the training step of the workbook's model in PyTorch, in float32, on the CPU or a GPU.
+"""Times the training step of the workbook's model in PyTorch, on the CPU or a GPU.
 
     python3 torch_step.py [--vocab 4096] [--batch 3] [--context 256] [--threads 2] [--compile]
-                          [--model large] [--device cuda] [--tf32]
+                          [--model large] [--device cuda] [--precision bfloat16]
 
 Written the way PyTorch is fastest: fused attention (scaled_dot_product_attention), fused Adam,
 shifted targets instead of a shifted copy of the logits. Prints one JSON object.
@@ -113,8 +113,8 @@ def parse_arguments():
         parser.add_argument(f"--{size}", type=int, help="default: that of the model")
     parser.add_argument("--batch", type=int, default=3)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--tf32", action="store_true",
-                        help="let matrix products round their inputs to TF32")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32",
+                        help="of matrix products; weights are float32 always (bfloat16: autocast)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
@@ -133,7 +133,7 @@ def main():
     arguments, config = parse_arguments()
     on_gpu = arguments.device == "cuda"
     torch.set_num_threads(arguments.threads)
-    torch.set_float32_matmul_precision("high" if arguments.tf32 else "highest")
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
     torch.manual_seed(1)
     before = peak_mib()
     model = Llama(config).to(arguments.device)
@@ -147,7 +147,9 @@ def main():
             tokens = tokens.pin_memory()
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        loss = compute_loss(model, tokens.to(arguments.device, non_blocking=True))
+        with torch.autocast(arguments.device, torch.bfloat16,
+                            enabled=arguments.precision == "bfloat16"):
+            loss = compute_loss(model, tokens.to(arguments.device, non_blocking=True))
         loss.backward()
         optimizer.step()
         if on_gpu:
@@ -160,7 +162,7 @@ def main():
     result = {
         "program": f"torch {torch.__version__}{how}",
         "device": torch.cuda.get_device_name() if on_gpu else "CPU",
-        "tf32": arguments.tf32,
+        "precision": arguments.precision,
         "vocab": config.vocab,
         "batch": arguments.batch,
         "context": config.context,
