@@ -11,14 +11,13 @@
 namespace lab::emulation {
 namespace {
 
-bool same_place(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && a.column() == b.column() &&
-         std::string_view(a.file_name()) == b.file_name();
+bool same_place(const SourceLocation& a, const SourceLocation& b) {
+  return a.line == b.line && std::string_view(a.file) == b.file;
 }
 
 }  // namespace
 
-int Block::wait_at_barrier(BarrierKind kind, int value, std::source_location where) {
+int Block::wait_at_barrier(BarrierKind kind, int value, SourceLocation where) {
   Thread& thread = *current_thread;
   thread.state = Thread::State::kAtBarrier;
   thread.barrier = kind;
@@ -88,18 +87,18 @@ std::string Block::why_nobody_runs() const {
 using lab::emulation::BarrierKind;
 using lab::emulation::Block;
 
-void __syncthreads(std::source_location where) {
+void __syncthreads(lab::emulation::SourceLocation where) {
   Block::instance().wait_at_barrier(BarrierKind::kPlain, 0, where);
 }
 
-int __syncthreads_or(int value, std::source_location where) {
+int __syncthreads_or(int value, lab::emulation::SourceLocation where) {
   return Block::instance().wait_at_barrier(BarrierKind::kOr, value, where);
 }
 
-int __syncthreads_and(int value, std::source_location where) {
+int __syncthreads_and(int value, lab::emulation::SourceLocation where) {
   return Block::instance().wait_at_barrier(BarrierKind::kAnd, value, where);
 }
 
-int __syncthreads_count(int value, std::source_location where) {
+int __syncthreads_count(int value, lab::emulation::SourceLocation where) {
   return Block::instance().wait_at_barrier(BarrierKind::kCount, value, where);
 }

@@ -5,11 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <vector>
 
 #include "emulated/kernel_call.h"
+#include "emulated/source_location.h"
 #include "emulated/warp.h"
 #include "fiber_pool.h"
 #include "shadow.h"
@@ -27,7 +27,7 @@ struct Thread {
   State state = State::kRuns;
 
   // Where it waits, and what for.
-  std::source_location where;
+  SourceLocation where;
   BarrierKind barrier = BarrierKind::kPlain;
   int barrier_value = 0;
   WarpRequest request;
@@ -59,7 +59,7 @@ class Block {
   void run(KernelCall& call, uint3 index);
 
   // What threads call, through the functions of the language.
-  int wait_at_barrier(BarrierKind kind, int value, std::source_location where);
+  int wait_at_barrier(BarrierKind kind, int value, SourceLocation where);
   uint64_t meet_in_warp(const WarpRequest& request);
   /// Ends the kernel with this message; the thread that runs does not go on. Its stack is not
   /// unwound: the caller must own nothing but what it moves in.

@@ -3,19 +3,19 @@
 
 #include <fmt/format.h>
 
-#include <source_location>
 #include <string>
 #include <string_view>
 
+#include "emulated/source_location.h"
 #include "emulated/warp.h"
 
 namespace lab::emulation {
 
 /// "rms_norm.cu:31": the file without its folder.
-inline std::string place(const std::source_location& where) {
-  std::string_view file = where.file_name();
+inline std::string place(const SourceLocation& where) {
+  std::string_view file = where.file;
   file.remove_prefix(file.rfind('/') + 1);
-  return fmt::format("{}:{}", file, where.line());
+  return fmt::format("{}:{}", file, where.line);
 }
 
 inline const char* name_of(WarpOperation operation) {

@@ -127,7 +127,7 @@ uint64_t meet_in_warp(const WarpRequest& request) {
 
 }  // namespace lab::emulation
 
-void __syncwarp(unsigned mask, std::source_location where) {
+void __syncwarp(unsigned mask, lab::emulation::SourceLocation where) {
   using lab::emulation::WarpOperation;
   lab::emulation::meet_in_warp({WarpOperation::kSync, mask, 0, 0, 32, where});
 }

@@ -4,8 +4,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <type_traits>
+
+#include "emulated/source_location.h"
 
 namespace lab::emulation {
 
@@ -18,7 +19,7 @@ struct WarpRequest {
   uint64_t value = 0;
   int operand = 0;
   int width = 32;
-  std::source_location where;
+  SourceLocation where;
 };
 
 /// Waits for the other lanes. Returns the value of the lane asked for; of a vote, one bit a lane.
@@ -26,7 +27,7 @@ uint64_t meet_in_warp(const WarpRequest& request);
 
 template <typename T>
 T shuffle(WarpOperation operation, uint32_t mask, T value, int operand, int width,
-          std::source_location where) {
+          SourceLocation where) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
@@ -35,7 +36,7 @@ T shuffle(WarpOperation operation, uint32_t mask, T value, int operand, int widt
   return value;
 }
 
-inline uint32_t vote(uint32_t mask, bool value, std::source_location where) {
+inline uint32_t vote(uint32_t mask, bool value, SourceLocation where) {
   return static_cast<uint32_t>(meet_in_warp({WarpOperation::kVote, mask, value, 0, 32, where}));
 }
 
@@ -43,43 +44,48 @@ inline uint32_t vote(uint32_t mask, bool value, std::source_location where) {
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = 32,
-              std::source_location where = std::source_location::current()) {
+              lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::shuffle(lab::emulation::WarpOperation::kShuffle, mask, value, lane, width,
                                  where);
 }
 
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                 std::source_location where = std::source_location::current()) {
+                 lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::shuffle(lab::emulation::WarpOperation::kShuffleUp, mask, value,
                                  static_cast<int>(delta), width, where);
 }
 
 template <typename T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                   std::source_location where = std::source_location::current()) {
+T __shfl_down_sync(
+    unsigned mask, T value, unsigned delta, int width = 32,
+    lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::shuffle(lab::emulation::WarpOperation::kShuffleDown, mask, value,
                                  static_cast<int>(delta), width, where);
 }
 
 template <typename T>
-T __shfl_xor_sync(unsigned mask, T value, int pattern, int width = 32,
-                  std::source_location where = std::source_location::current()) {
+T __shfl_xor_sync(
+    unsigned mask, T value, int pattern, int width = 32,
+    lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::shuffle(lab::emulation::WarpOperation::kShuffleXor, mask, value, pattern,
                                  width, where);
 }
 
-inline unsigned __ballot_sync(unsigned mask, int value,
-                              std::source_location where = std::source_location::current()) {
+inline unsigned __ballot_sync(
+    unsigned mask, int value,
+    lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::vote(mask, value != 0, where);
 }
 
-inline int __any_sync(unsigned mask, int value,
-                      std::source_location where = std::source_location::current()) {
+inline int __any_sync(
+    unsigned mask, int value,
+    lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::vote(mask, value != 0, where) != 0;
 }
 
-inline int __all_sync(unsigned mask, int value,
-                      std::source_location where = std::source_location::current()) {
+inline int __all_sync(
+    unsigned mask, int value,
+    lab::emulation::SourceLocation where = lab::emulation::SourceLocation::current()) {
   return lab::emulation::vote(mask, value != 0, where) == mask;
 }
