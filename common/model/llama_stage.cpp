@@ -152,10 +152,11 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
   return state.hidden.back().view({state.batch, state.length, config.dim});
 }
 
-void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& gradient) {
+void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits_gradient,
+                                     const Tensor& gradient) {
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
-  linear_backward_weight(state.logits, scratch->normed, weights.head.gradient);
-  linear_backward_input(state.logits, weights.head.value, scratch->normed_gradient);
+  linear_backward_weight(logits_gradient, scratch->normed, weights.head.gradient);
+  linear_backward_input(logits_gradient, weights.head.value, scratch->normed_gradient);
   gradient.fill(0.0F);
   rmsnorm_backward(scratch->normed_gradient, state.hidden.back(), weights.norm.value,
                    state.inverse_rms, gradient, weights.norm.gradient);
@@ -175,13 +176,16 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
   // next one starts.
   const bool recorded = device == Device::kCuda;
   const Tensor gradient = recorded ? state.gradient : Tensor::empty({rows, config.dim}, device);
-  if (!span.has_head)
+  Tensor logits_gradient = output_gradient;
+  if (!span.has_head) {
     gradient.copy_from(output_gradient.view({rows, config.dim}));
-  else if (output_gradient.data() != state.logits.data())  // mostly the loss has replaced them
-    state.logits.copy_from(output_gradient);
+  } else if (recorded && output_gradient.data() != state.logits.data()) {
+    state.logits.copy_from(output_gradient);  // mostly the loss has put it there
+    logits_gradient = state.logits;
+  }
 
   run(state.backward, [&] {
-    if (span.has_head) head_backward(state, gradient);
+    if (span.has_head) head_backward(state, logits_gradient, gradient);
     layers_backward(state, gradient);
     if (span.embeds)
       embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);

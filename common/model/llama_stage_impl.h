@@ -63,7 +63,7 @@ struct LlamaStage::Impl {
   Tensor forward(InFlight& state);
   /// Gradient [B, T, C] of the stage's input from that of its output; undefined if it embeds.
   Tensor backward(InFlight& state, const Tensor& output_gradient);
-  void head_backward(const InFlight& state, const Tensor& gradient);
+  void head_backward(const InFlight& state, const Tensor& logits_gradient, const Tensor& gradient);
   void layers_backward(InFlight& state, const Tensor& gradient);
 
   PassObserver observer;  // may be empty
