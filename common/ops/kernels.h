@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/ops/ops.h"
 #include "common/tensor/tensor.h"
@@ -52,7 +53,7 @@ class Kernels {
   virtual void scale(const Tensor& x, float factor) const = 0;
   virtual void add(const Tensor& x, const Tensor& y) const = 0;
   virtual void add_scaled(const Tensor& x, float factor, const Tensor& y) const = 0;
-  virtual double sum_of_squares(const Tensor& x) const = 0;
+  virtual std::vector<double> sums_of_squares(std::span<const Tensor> tensors) const = 0;
 };
 
 /// The kernels of the processor.

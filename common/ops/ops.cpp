@@ -187,9 +187,15 @@ void add_scaled(const Tensor& x, float factor, const Tensor& y) {
   kernels_for("add_scaled", {&x, &y}).add_scaled(x, factor, y);
 }
 
-double sum_of_squares(const Tensor& x) {
-  check_vector("sum_of_squares x", x, x.numel());
-  return kernels_for("sum_of_squares", {&x}).sum_of_squares(x);
+double sum_of_squares(const Tensor& x) { return sums_of_squares({&x, 1})[0]; }
+
+std::vector<double> sums_of_squares(std::span<const Tensor> tensors) {
+  if (tensors.empty()) return {};
+  for (const Tensor& x : tensors) {
+    check_vector("sum_of_squares x", x, x.numel());
+    kernels_for("sums_of_squares", {&tensors[0], &x});
+  }
+  return kernels_for("sums_of_squares", {&tensors[0]}).sums_of_squares(tensors);
 }
 
 }  // namespace lab

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/tensor/tensor.h"
 
@@ -97,5 +98,7 @@ void add(const Tensor& x, const Tensor& y);
 void add_scaled(const Tensor& x, float factor, const Tensor& y);
 /// Sum of squares in double, the same for every thread count. x contiguous.
 double sum_of_squares(const Tensor& x);
+/// The same of each of several tensors on one device, for which a GPU is waited for once.
+std::vector<double> sums_of_squares(std::span<const Tensor> tensors);
 
 }  // namespace lab

@@ -7,10 +7,16 @@
 
 namespace lab {
 
+std::vector<double> gradient_squares(const LlamaStage& stage) {
+  std::vector<Tensor> gradients;
+  for (const Parameter& parameter : stage.named_parameters())
+    gradients.push_back(parameter.gradient);
+  return sums_of_squares(gradients);
+}
+
 double gradient_norm(const LlamaStage& stage) {
   double sum = 0.0;
-  for (const Parameter& parameter : stage.named_parameters())
-    sum += sum_of_squares(parameter.gradient);
+  for (double squares : gradient_squares(stage)) sum += squares;
   return std::sqrt(sum);
 }
 

@@ -1,9 +1,14 @@
 // Gradient clipping by global norm.
 #pragma once
 
+#include <vector>
+
 #include "common/model/llama_stage.h"
 
 namespace lab {
+
+/// The sum of squares of each parameter's gradient, in the order of the parameters.
+std::vector<double> gradient_squares(const LlamaStage& stage);
 
 /// The L2 norm of all gradients of a stage. Squares are summed per tensor in double and the sums
 /// added in the order of the parameters, so that the value does not depend on the thread count.

@@ -4,6 +4,7 @@
 
 #include "common/comm/double_tensor.h"
 #include "common/ops/ops.h"
+#include "common/optim/clip.h"
 #include "common/tensor/error.h"
 
 namespace lab {
@@ -23,8 +24,7 @@ double clip_gradients(LlamaStage& stage, double max_norm, ProcessGroup& pipeline
     pipeline.recv(before, rank - 1);
     sum = as_double(before.data());
   }
-  for (const Parameter& parameter : stage.named_parameters())
-    sum += sum_of_squares(parameter.gradient);
+  for (double squares : gradient_squares(stage)) sum += squares;
   if (rank + 1 < pipeline.size()) pipeline.send(as_tensor(sum), rank + 1);
   const double norm = std::sqrt(from_last_stage(sum, pipeline));
   if (norm > max_norm) scale(stage.gradients(), static_cast<float>(max_norm / norm));

@@ -396,5 +396,13 @@ TEST(Elementwise, ScaleAddAndSumOfSquares) {
   EXPECT_EQ(sum_of_squares(Tensor::zeros({0})), 0.0);
 }
 
+TEST(Elementwise, SumsOfSquaresAreThoseOfEachTensor) {
+  const std::vector<Tensor> tensors = {random_tensor({40, 301}, 1), Tensor::zeros({0}),
+                                       random_tensor({7}, 2)};
+  EXPECT_EQ(sums_of_squares(tensors),
+            (std::vector{sum_of_squares(tensors[0]), 0.0, sum_of_squares(tensors[2])}));
+  EXPECT_TRUE(sums_of_squares({}).empty());
+}
+
 }  // namespace
 }  // namespace lab

@@ -45,22 +45,39 @@ OpCase matrix_case(int64_t rows, int64_t columns, const Placement& place) {
   return {fmt::format("matrix_{}x{}_{}", rows, columns, place.name), run, kTolerance};
 }
 
+/// All 53 bits of a number, in two float32.
+Tensor in_two_parts(double value) {
+  const auto rounded = static_cast<float>(value);
+  return Tensor::from({rounded, static_cast<float>(value - static_cast<double>(rounded))}, {2});
+}
+
 OpCase sum_of_squares_case(int64_t count, int64_t offset) {
   const auto run = [=](Device device) {
     const Tensor x = random_tensor({offset + count}, 1).to(device).columns(offset, offset + count);
-    const double sum = sum_of_squares(x);
-    const auto rounded = static_cast<float>(sum);
-    return std::vector<Tensor>{
-        Tensor::from({rounded, static_cast<float>(sum - static_cast<double>(rounded))}, {2})};
+    return std::vector<Tensor>{in_two_parts(sum_of_squares(x))};
   };
   // In double: the order of the additions hardly shows.
   return {fmt::format("sum_of_squares_{}_from_{}", count, offset), run, 1e-12};
+}
+
+/// Several tensors in one call: the memory for the sums of blocks is used by one after the other.
+OpCase sums_of_squares_case() {
+  const auto run = [](Device device) {
+    std::vector<Tensor> tensors;
+    for (const int64_t count : {9000, 0, 5, 20000})
+      tensors.push_back(random_tensor({count}, static_cast<uint64_t>(count)).to(device));
+    std::vector<Tensor> sums;
+    for (const double sum : sums_of_squares(tensors)) sums.push_back(in_two_parts(sum));
+    return sums;
+  };
+  return {"sums_of_squares", run, 1e-12};
 }
 
 }  // namespace
 
 std::vector<OpCase> elementwise_cases() {
   std::vector<OpCase> cases;
+  cases.push_back(sums_of_squares_case());
   for (const int64_t offset : {0, 1, 4}) {
     for (const int64_t count : {0, 1, 3, 31, 1024, 1027})
       cases.push_back(vector_case(count, offset));

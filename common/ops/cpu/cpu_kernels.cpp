@@ -84,8 +84,10 @@ class CpuKernels final : public Kernels {
   void add_scaled(const Tensor& x, float factor, const Tensor& y) const override {
     cpu::add_scaled(x.data(), factor, y.data(), x.numel());
   }
-  double sum_of_squares(const Tensor& x) const override {
-    return cpu::sum_of_squares(x.data(), x.numel());
+  std::vector<double> sums_of_squares(std::span<const Tensor> tensors) const override {
+    std::vector<double> sums;
+    for (const Tensor& x : tensors) sums.push_back(cpu::sum_of_squares(x.data(), x.numel()));
+    return sums;
   }
 };
 

@@ -91,8 +91,8 @@ void CudaKernels::add_scaled(const Tensor& x, float factor, const Tensor& y) con
   cuda::add_scaled(context_, x.data(), factor, y.data(), x.numel());
 }
 
-double CudaKernels::sum_of_squares(const Tensor& x) const {
-  return cuda::sum_of_squares(context_, x.data(), x.numel());
+std::vector<double> CudaKernels::sums_of_squares(std::span<const Tensor> tensors) const {
+  return cuda::sums_of_squares(context_, tensors);
 }
 
 }  // namespace lab::cuda

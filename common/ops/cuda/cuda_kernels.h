@@ -6,7 +6,7 @@
 
 namespace lab::cuda {
 
-/// Asks for work on the context's stream; only sum_of_squares waits for it.
+/// Asks for work on the context's stream; only sums_of_squares waits for it.
 class CudaKernels final : public Kernels {
  public:
   explicit CudaKernels(const Context& context) : context_(context) {}
@@ -47,7 +47,7 @@ class CudaKernels final : public Kernels {
   void scale(const Tensor& x, float factor) const override;
   void add(const Tensor& x, const Tensor& y) const override;
   void add_scaled(const Tensor& x, float factor, const Tensor& y) const override;
-  double sum_of_squares(const Tensor& x) const override;
+  std::vector<double> sums_of_squares(std::span<const Tensor> tensors) const override;
 
  private:
   const Context& context_;

@@ -1,6 +1,9 @@
 // Element-wise operations on the GPU: see ops.h for their meaning.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "common/cuda/context.h"
 #include "common/ops/cuda/matrix.h"
 
@@ -10,7 +13,7 @@ void fill(const Context& context, const Matrix& y, float value);
 void scale(const Context& context, float* x, int64_t count, float factor);
 void add(const Context& context, const Matrix& x, const Matrix& y);
 void add_scaled(const Context& context, const float* x, float factor, float* y, int64_t count);
-/// Waits for the GPU.
-double sum_of_squares(const Context& context, const float* x, int64_t count);
+/// Waits for the GPU, once.
+std::vector<double> sums_of_squares(const Context& context, std::span<const Tensor> tensors);
 
 }  // namespace lab::cuda

@@ -47,21 +47,28 @@ __global__ void total_kernel(const double* block_sums, int blocks, double* total
 
 }  // namespace
 
-double sum_of_squares(const Context& context, const float* x, int64_t count) {
+std::vector<double> sums_of_squares(const Context& context, std::span<const Tensor> tensors) {
   require(!context.recording(), "recorded work must not wait for a number from the GPU");
-  if (count == 0) return 0.0;
-  const unsigned blocks =
-      std::min<unsigned>(kMostBlocks, blocks_for(count, kThreads * kElementsPerThread));
-  const Scratch<double> sums(context, blocks + 1);  // the last is the total
-  double* total = sums.data() + blocks;
-  launch(square_sums_kernel, blocks, kThreads, context.stream(), x, count, sums.data());
-  launch(total_kernel, 1, kThreads, context.stream(), sums.data(), static_cast<int>(blocks), total);
-  double result = 0.0;
-  check(cudaMemcpyAsync(&result, total, sizeof(result), cudaMemcpyDeviceToHost, context.stream()),
-        "cudaMemcpyAsync", "fetching a sum of squares");
+  std::vector<double> results(tensors.size());
+  // The blocks' sums of one tensor after the other in the same place, and the totals.
+  const Scratch<double> sums(context, kMostBlocks);
+  const Scratch<double> totals(context, tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const int64_t count = tensors[i].numel();
+    // An empty tensor has one block too, with nothing to add.
+    const unsigned blocks = std::clamp<unsigned>(blocks_for(count, kThreads * kElementsPerThread),
+                                                 1, kMostBlocks);
+    launch(square_sums_kernel, blocks, kThreads, context.stream(), tensors[i].data(), count,
+           sums.data());
+    launch(total_kernel, 1, kThreads, context.stream(), sums.data(), static_cast<int>(blocks),
+           totals.data() + i);
+  }
+  check(cudaMemcpyAsync(results.data(), totals.data(), results.size() * sizeof(double),
+                        cudaMemcpyDeviceToHost, context.stream()),
+        "cudaMemcpyAsync", "fetching sums of squares");
   check(cudaStreamSynchronize(context.stream()), "cudaStreamSynchronize",
-        "waiting for a sum of squares");
-  return result;
+        "waiting for sums of squares");
+  return results;
 }
 
 }  // namespace lab::cuda
