@@ -11,18 +11,25 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kProcess = 0;
-constexpr int kTracksPerRank = 10000;  // only orders the tracks
+// The passes of all ranks one below the other, and their messages below these. A viewer takes each
+// group for a process; its number must not be that of one of its tracks ("main thread").
+enum class Group { kPasses = 1'000'000, kMessages };
 
 // The tracks that are shown, one below the other.
 class Trace {
  public:
   explicit Trace(const Timeline& timeline) : microseconds_(timeline.unit == "s" ? 1e6 : 1e3) {}
 
-  int add_track(const std::string& name, int order) {
-    const int track = tracks_++;
-    add_name(track, "thread_name", {{"name", name}});
-    add_name(track, "thread_sort_index", {{"sort_index", order}});
+  void add_group(Group group, const std::string& name) {
+    add_metadata(group, "process_name", {{"name", name}});
+    add_metadata(group, "process_sort_index", {{"sort_index", static_cast<int>(group)}});
+  }
+
+  int add_track(Group group, const std::string& name) {
+    const int track = static_cast<int>(groups_.size());
+    groups_.push_back(group);
+    add_metadata(group, "thread_name", {{"name", name}}, track);
+    add_metadata(group, "thread_sort_index", {{"sort_index", track}}, track);
     return track;
   }
 
@@ -34,7 +41,7 @@ class Trace {
     events_.push_back({{"ph", "X"},
                        {"name", name},
                        {"cat", span_name(span.kind)},
-                       {"pid", kProcess},
+                       {"pid", static_cast<int>(groups_[static_cast<size_t>(track)])},
                        {"tid", track},
                        {"ts", span.start * microseconds_},
                        {"dur", span.length() * microseconds_},
@@ -46,16 +53,16 @@ class Trace {
   }
 
  private:
-  void add_name(int track, const char* what, json arguments) {
+  void add_metadata(Group group, const char* what, json arguments, int track = 0) {
     events_.push_back({{"ph", "M"},
                        {"name", what},
-                       {"pid", kProcess},
+                       {"pid", static_cast<int>(group)},
                        {"tid", track},
                        {"args", std::move(arguments)}});
   }
 
   double microseconds_;
-  int tracks_ = 0;
+  std::vector<Group> groups_;  // of each track
   json events_ = json::array();
 };
 
@@ -74,9 +81,8 @@ void add_messages(Trace& trace, const Timeline& timeline, int rank) {
     auto free = std::ranges::find_if(
         tracks, [&](const Track& track) { return track.free_from <= message->start; });
     if (free == tracks.end()) {
-      const int order = rank * kTracksPerRank + 1 + static_cast<int>(tracks.size());
       const std::string name = fmt::format("messages of {}", rank_name(timeline, rank));
-      tracks.push_back({trace.add_track(name, order), 0});
+      tracks.push_back({trace.add_track(Group::kMessages, name), 0});
       free = tracks.end() - 1;
     }
     free->free_from = message->end;
@@ -88,14 +94,15 @@ void add_messages(Trace& trace, const Timeline& timeline, int rank) {
 
 std::string chrome_trace(const Timeline& timeline) {
   Trace trace(timeline);
-  std::vector<int> tracks;  // of rank r: r
-  for (int rank = 0; rank < timeline.rank_count(); ++rank)
-    tracks.push_back(trace.add_track(rank_name(timeline, rank), rank * kTracksPerRank));
+  if (timeline.rank_count() > 0) trace.add_group(Group::kPasses, "passes");
   for (int rank = 0; rank < timeline.rank_count(); ++rank) {
+    const int track = trace.add_track(Group::kPasses, rank_name(timeline, rank));
     for (const Span& span : timeline.ranks[static_cast<size_t>(rank)].spans)
-      trace.add_span(tracks[static_cast<size_t>(rank)], span, describe_span(span, rank));
-    add_messages(trace, timeline, rank);
+      trace.add_span(track, span, describe_span(span, rank));
   }
+  if (std::ranges::any_of(timeline.ranks, [](const auto& rank) { return !rank.messages.empty(); }))
+    trace.add_group(Group::kMessages, "messages");
+  for (int rank = 0; rank < timeline.rank_count(); ++rank) add_messages(trace, timeline, rank);
   return trace.text();
 }
 

@@ -25,7 +25,7 @@ std::string draw_grid(const Timeline& timeline, const GridStyle& style = {});
 std::string draw_svg(const Timeline& timeline, const std::string& title = "");
 
 /// JSON in the Trace Event format, which ui.perfetto.dev and chrome://tracing open: a track per
-/// rank, its messages beside it, times in microseconds (a unit of simulated time counts as 1 ms).
+/// rank, messages below, times in microseconds (a unit of simulated time counts as 1 ms).
 std::string chrome_trace(const Timeline& timeline);
 
 }  // namespace lab

@@ -56,6 +56,19 @@ TEST(DrawTrace, HoldsEverySpanAndMessage) {
   EXPECT_EQ(found, expected);
 }
 
+TEST(DrawTrace, PassesAndMessagesAreGroupsOfTheirOwn) {
+  std::map<int, std::string> groups;
+  for (const json& event : events_of(example(), "M"))
+    if (event.at("name") == "process_name")
+      groups[event.at("pid").get<int>()] = event.at("args").at("name").get<std::string>();
+  for (const json& event : events_of(example(), "X")) {
+    const auto name = event.at("name").get<std::string>();
+    const bool message = name.starts_with("recv ") || name.starts_with("send ");
+    EXPECT_EQ(groups.at(event.at("pid").get<int>()), message ? "messages" : "passes") << event;
+    EXPECT_NE(event.at("pid"), event.at("tid"));  // would be shown as a "main thread"
+  }
+}
+
 TEST(DrawTrace, SpansOfATrackDoNotOverlap) {
   std::map<int, double> free_from;
   for (const json& event : events_of(example(), "X")) {
