@@ -88,6 +88,7 @@ RankErrors run_processes(const RankOptions& options, const RankBody& body) {
 }
 
 std::string why_not_processes(int ranks) {
+  prepare_for_nccl();
   if (!nccl_problem().empty()) return nccl_problem();
   const int gpus = accelerator_support().count;
   if (gpus >= ranks || shares_gpus()) return "";

@@ -12,12 +12,13 @@ NoteText text_of(uint32_t tag) { return {{tag, ~uint64_t{tag}}}; }
 
 }  // namespace
 
-Collectives::Collectives(const std::string& unique_id, int rank, int size,
+Collectives::Collectives(Connections& connections, const std::string& unique_id, int rank, int size,
                          std::chrono::milliseconds timeout)
     : rank_(rank),
       size_(size),
-      note_(notes_.take()),
-      communicator_(unique_id, rank, size, fmt::format("collectives of {} ranks", size)) {
+      note_(connections.notes().take()),
+      communicator_(connections.connect(Connections::kCollectives, unique_id, rank, size,
+                                        fmt::format("collectives of {} ranks", size))) {
   require(communicator_.ready_within(Patience(timeout)),
           "connecting the GPUs of {} ranks: no answer within {}: has every rank been started, and "
           "do they reach each other (NCCL_SOCKET_IFNAME names the network)?",
@@ -27,23 +28,23 @@ Collectives::Collectives(const std::string& unique_id, int rank, int size,
 void Collectives::barrier(const Transport::Collective& call) {
   const Patience patience(call.timeout);
   compare_tags(call.tag, patience);
-  done_.record(stream_.get());
+  done_.record(communicator_.stream().get());
   await_done(patience);
 }
 
 void Collectives::compare_tags(uint32_t tag, const Patience& patience) {
   done_.record_computation();
-  stream_.follow(done_);
+  communicator_.stream().follow(done_);
   *note_.host_own = text_of(tag);
-  note_.send_own_to_gpu(stream_.get());
+  note_.send_own_to_gpu(communicator_.stream().get());
   comparing_ = false;
-  communicator_.ask([&](ncclComm_t communicator) {
+  communicator_.ask([&](ncclComm_t communicator, cudaStream_t stream) {
     return ncclAllReduce(note_.gpu_own, note_.gpu_other, 2, ncclUint64, ncclMax, communicator,
-                         stream_.get());
+                         stream);
   });
   while (!ready()) patience.pause_or_fail();
-  note_.fetch_other_from_gpu(stream_.get());
-  compared_.record(stream_.get());
+  note_.fetch_other_from_gpu(communicator_.stream().get());
+  compared_.record(communicator_.stream().get());
   comparing_ = true;
 }
 

@@ -6,8 +6,7 @@
 #include <span>
 #include <string>
 
-#include "common/comm/nccl/communicator.h"
-#include "common/comm/nccl/messages.h"
+#include "common/comm/nccl/connections.h"
 #include "common/comm/nccl/notes.h"
 #include "common/comm/nccl/patience.h"
 #include "common/comm/nccl/stream.h"
@@ -21,7 +20,8 @@ namespace lab::nccl {
 class Collectives {
  public:
   /// Connects all ranks of a group. Throws Error if that takes longer than `timeout`.
-  Collectives(const std::string& unique_id, int rank, int size, std::chrono::milliseconds timeout);
+  Collectives(Connections& connections, const std::string& unique_id, int rank, int size,
+              std::chrono::milliseconds timeout);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -34,14 +34,11 @@ class Collectives {
   void run(const Transport::Collective& call, const Body& body) {
     const Patience patience(call.timeout);
     compare_tags(call.tag, patience);
-    communicator_.ask([&](ncclComm_t communicator) { return body(communicator, stream_.get()); });
+    communicator_.ask(body);
     while (!ready()) patience.pause_or_fail();
-    done_.record(stream_.get());
+    done_.record(communicator_.stream().get());
     await_done(patience);
   }
-
-  void close(std::chrono::milliseconds grace) noexcept { communicator_.close(grace); }
-  void abort() noexcept { communicator_.abort(); }
 
  private:
   void compare_tags(uint32_t tag, const Patience& patience);
@@ -50,13 +47,11 @@ class Collectives {
 
   int rank_;
   int size_;
-  Notes notes_;
   Note note_;
-  Stream stream_;
   Event compared_;
   Event done_;
   bool comparing_ = false;
-  Communicator communicator_;
+  Communicator& communicator_;
 };
 
 }  // namespace lab::nccl

@@ -2,7 +2,6 @@
 #include "common/comm/nccl/communicator.h"
 
 #include <cstring>
-#include <exception>
 #include <utility>
 
 #include "common/tensor/error.h"
@@ -28,8 +27,6 @@ Communicator::Communicator(const std::string& unique_id, int rank, int size, std
         "{}", purpose_);
 }
 
-Communicator::~Communicator() { abort(); }
-
 bool Communicator::ready() const {
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError", "{}", purpose_);
@@ -46,31 +43,8 @@ bool Communicator::ready_within(const Patience& patience) const {
   return true;
 }
 
-/// Whether everything has been taken down, so that destroying does not block.
-bool Communicator::finalize(std::chrono::milliseconds grace) const {
-  const Patience patience(grace);
-  if (!ready_within(patience)) return false;
+void Communicator::finalize() {
   check(ncclCommFinalize(communicator_), "ncclCommFinalize", "{}", purpose_);
-  return ready_within(patience);
-}
-
-void Communicator::close(std::chrono::milliseconds grace) noexcept {
-  if (communicator_ == nullptr) return;
-  try {
-    if (finalize(grace)) {
-      static_cast<void>(ncclCommDestroy(communicator_));
-      communicator_ = nullptr;
-    }
-  } catch (const std::exception&) {
-    // What has failed is aborted; whoever used it has been told.
-  }
-  abort();
-}
-
-void Communicator::abort() noexcept {
-  if (communicator_ == nullptr) return;
-  static_cast<void>(ncclCommAbort(communicator_));
-  communicator_ = nullptr;
 }
 
 }  // namespace lab::nccl

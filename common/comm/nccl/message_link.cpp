@@ -14,9 +14,9 @@ constexpr int kReceiver = 1;
 
 }  // namespace
 
-MessageLink::MessageLink(Store& store, Notes& notes, Ends ends)
+MessageLink::MessageLink(Store& store, Connections& connections, Ends ends)
     : store_(store),
-      notes_(notes),
+      connections_(connections),
       ends_(std::move(ends)),
       key_(fmt::format("nccl/{}/{}-{}", ends_.group, ends_.from, ends_.to)) {
   if (!ends_.sends) return;
@@ -26,9 +26,9 @@ MessageLink::MessageLink(Store& store, Notes& notes, Ends ends)
 }
 
 void MessageLink::connect(const std::string& unique_id) {
-  communicator_ = std::make_unique<Communicator>(
-      unique_id, ends_.sends ? kSender : kReceiver, 2,
-      fmt::format("messages from rank {} to rank {}", ends_.from, ends_.to));
+  communicator_ =
+      &connections_.connect({ends_.from, ends_.to}, unique_id, ends_.sends ? kSender : kReceiver, 2,
+                            fmt::format("messages from rank {} to rank {}", ends_.from, ends_.to));
 }
 
 void MessageLink::find_sender() {
@@ -36,7 +36,7 @@ void MessageLink::find_sender() {
 }
 
 void MessageLink::post(std::shared_ptr<Message> message) {
-  message->note = notes_.take();
+  message->note = connections_.notes().take();
   *message->note.host_own = message->text;
   message->event.record_computation();
   queue_.push_back(std::move(message));
@@ -51,8 +51,9 @@ bool MessageLink::progress() {
     if (!asked_) {
       ask_gpu_for(next);
     } else {
-      next.note.fetch_other_from_gpu(stream_.get());
-      next.event.record(stream_.get());
+      const cudaStream_t stream = communicator_->stream().get();
+      next.note.fetch_other_from_gpu(stream);
+      next.event.record(stream);
       next.state = Message::State::kUnderWay;
       under_way_.push_back(std::move(queue_.front()));
       queue_.pop_front();
@@ -65,11 +66,10 @@ bool MessageLink::progress() {
 }
 
 void MessageLink::ask_gpu_for(const Message& message) {
-  stream_.follow(message.event);
-  message.note.send_own_to_gpu(stream_.get());
-  communicator_->ask([&](ncclComm_t communicator) {
+  communicator_->stream().follow(message.event);
+  message.note.send_own_to_gpu(communicator_->stream().get());
+  communicator_->ask([&](ncclComm_t communicator, cudaStream_t stream) {
     const int other = ends_.sends ? kReceiver : kSender;
-    const cudaStream_t stream = stream_.get();
     ncclResult_t result =
         ncclSend(message.note.gpu_own, sizeof(NoteText), ncclUint8, other, communicator, stream);
     if (result == ncclSuccess)
@@ -87,7 +87,7 @@ void MessageLink::take_down_finished() {
     Message& message = *under_way_.front();
     message.answer = *message.note.host_other;
     message.state = Message::State::kDone;
-    notes_.give_back(message.note);
+    connections_.notes().give_back(message.note);
     under_way_.pop_front();
   }
 }
@@ -102,15 +102,6 @@ bool MessageLink::finished(const Message& message) const {
           ends_.from, ends_.to,
           own == other ? "" : fmt::format(" (one side has {} bytes, the other {})", own, other));
   return true;
-}
-
-void MessageLink::close(std::chrono::milliseconds grace) noexcept {
-  if (communicator_ != nullptr && idle()) communicator_->close(grace);
-  abort();
-}
-
-void MessageLink::abort() noexcept {
-  if (communicator_ != nullptr) communicator_->abort();
 }
 
 }  // namespace lab::nccl

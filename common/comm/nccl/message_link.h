@@ -1,13 +1,12 @@
 // MessageLink: the messages from one rank to another, over connections of their own.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <string>
 
-#include "common/comm/nccl/communicator.h"
+#include "common/comm/nccl/connections.h"
 #include "common/comm/nccl/notes.h"
 #include "common/comm/nccl/stream.h"
 #include "common/comm/store.h"
@@ -29,7 +28,7 @@ struct Message {
 /// NCCL does what one communicator is asked for in the order in which it is asked, and both ranks
 /// must ask in matching orders. If one communicator served all messages, two ranks that both post
 /// a send before they wait would wait for ever. Each direction between two ranks therefore has a
-/// communicator, and a stream, of its own; both begin with the first message.
+/// communicator of its own; it begins with the first message.
 ///
 /// Beside the data the two sides exchange notes of what they mean to send and to receive. With
 /// them a send is done only when its receiver has posted the recv: NCCL by itself would leave
@@ -42,7 +41,7 @@ class MessageLink {
     int to = 0;
     bool sends = false;  // this rank is `from`
   };
-  MessageLink(Store& store, Notes& notes, Ends ends);
+  MessageLink(Store& store, Connections& connections, Ends ends);
 
   void post(std::shared_ptr<Message> message);
   /// Does what can be done without waiting; returns whether messages are left for which the GPU
@@ -52,11 +51,6 @@ class MessageLink {
   bool finished(const Message& message) const;
   bool idle() const { return queue_.empty() && under_way_.empty(); }
 
-  /// Ends the connections: in good order if nothing is under way.
-  void close(std::chrono::milliseconds grace) noexcept;
-  /// Ends them, and all that is under way. Nothing else may be called afterwards.
-  void abort() noexcept;
-
  private:
   void connect(const std::string& unique_id);
   void find_sender();
@@ -64,11 +58,10 @@ class MessageLink {
   void take_down_finished();
 
   Store& store_;
-  Notes& notes_;
+  Connections& connections_;
   Ends ends_;
   std::string key_;
-  Stream stream_;
-  std::unique_ptr<Communicator> communicator_;  // null until the sender has begun
+  Communicator* communicator_ = nullptr;        // until the sender has begun
   std::deque<std::shared_ptr<Message>> queue_;  // not yet with the GPU
   bool asked_ = false;                          // for the first of the queue
   std::deque<std::shared_ptr<Message>> under_way_;

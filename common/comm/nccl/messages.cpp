@@ -31,15 +31,14 @@ class Messages::PostedMessage final : public Transfer {
   std::shared_ptr<Message> message_;
 };
 
-Messages::Messages(Store& store, std::string group, int rank)
-    : store_(store), group_(std::move(group)), rank_(rank) {}
-
-Messages::~Messages() { close(std::chrono::milliseconds(0)); }
+Messages::Messages(Store& store, std::shared_ptr<Connections> connections, std::string group,
+                   int rank)
+    : store_(store), connections_(std::move(connections)), group_(std::move(group)), rank_(rank) {}
 
 template <typename Body>
 auto Messages::guarded(const Body& body) {
   const std::lock_guard lock(mutex_);
-  require(broken_.empty(), "the connections between GPUs were closed earlier: {}", broken_);
+  throw_if_broken();
   try {
     return body();
   } catch (const std::exception& error) {
@@ -72,7 +71,7 @@ MessageLink& Messages::link_for(const Post& what) {
                                .from = what.send ? rank_ : what.peer,
                                .to = what.send ? what.peer : rank_,
                                .sends = what.send};
-  return links_.try_emplace({what.peer, what.send}, store_, notes_, ends).first->second;
+  return links_.try_emplace({what.peer, what.send}, store_, *connections_, ends).first->second;
 }
 
 bool Messages::finished(MessageLink& link, const Message& message) {
@@ -97,7 +96,7 @@ void Messages::keep_going(const std::stop_token& stop) {
       try {
         progress_all();
       } catch (const std::exception& error) {
-        drop_all(error.what());
+        note_failure(error.what());  // the program's thread may be within a collective
       }
       lock.unlock();
       patience.pause();
@@ -107,9 +106,15 @@ void Messages::keep_going(const std::stop_token& stop) {
   }
 }
 
-void Messages::require_whole() const {
+void Messages::require_whole() {
   const std::lock_guard lock(mutex_);
-  require(broken_.empty(), "the connections between GPUs were closed earlier: {}", broken_);
+  throw_if_broken();
+}
+
+void Messages::throw_if_broken() {
+  if (broken_.empty()) return;
+  connections_->abort();
+  fail("the connections between GPUs were closed earlier: {}", broken_);
 }
 
 void Messages::break_off(const std::string& why) noexcept {
@@ -117,34 +122,35 @@ void Messages::break_off(const std::string& why) noexcept {
   drop_all(why);
 }
 
-void Messages::drop_all(const std::string& why) noexcept {
+void Messages::note_failure(const std::string& why) noexcept {
   if (broken_.empty()) broken_ = why;
   waiting_ = false;
-  for (auto& [ends, link] : links_) link.abort();
 }
 
-void Messages::close(std::chrono::milliseconds grace) noexcept {
-  const Patience patience(grace);
-  const auto all_idle = [this] {
-    const std::lock_guard lock(mutex_);
-    if (!broken_.empty()) return true;
-    try {
-      progress_all();
-    } catch (const std::exception& error) {
-      drop_all(error.what());
-    }
-    return std::ranges::all_of(links_, [](const auto& each) { return each.second.idle(); });
-  };
-  while (!all_idle() && !patience.over()) patience.pause();
-  if (helper_.joinable()) {
-    helper_.request_stop();
-    helper_.join();
+void Messages::drop_all(const std::string& why) noexcept {
+  note_failure(why);
+  connections_->abort();
+}
+
+bool Messages::all_idle() noexcept {
+  try {
+    if (broken_.empty()) progress_all();
+  } catch (const std::exception& error) {
+    note_failure(error.what());
   }
-  const std::lock_guard lock(mutex_);
-  if (broken_.empty()) {
-    for (auto& [ends, link] : links_) link.close(grace);
-    broken_ = "the group has ended";
+  return !broken_.empty() ||
+         std::ranges::all_of(links_, [](const auto& each) { return each.second.idle(); });
+}
+
+void Messages::close(const Patience& patience) noexcept {
+  std::unique_lock lock(mutex_);
+  while (!all_idle() && !patience.over()) {
+    lock.unlock();
+    patience.pause();
+    lock.lock();
   }
+  if (broken_.empty() && all_idle()) connections_->close(patience);
+  drop_all("the group has ended");
 }
 
 }  // namespace lab::nccl

@@ -11,8 +11,9 @@
 #include <thread>
 #include <utility>
 
+#include "common/comm/nccl/connections.h"
 #include "common/comm/nccl/message_link.h"
-#include "common/comm/nccl/notes.h"
+#include "common/comm/nccl/patience.h"
 #include "common/comm/store.h"
 #include "common/comm/transport.h"
 
@@ -23,12 +24,11 @@ namespace lab::nccl {
 /// else, such as a barrier over another transport. So as long as there are such messages, a thread
 /// calls; afterwards it sleeps.
 ///
-/// A failure ends all messages of the group: later calls throw Error with the first reason.
+/// A failure ends all connections of the group: later calls throw Error with the first reason.
 /// Methods may be called from several threads.
 class Messages : public std::enable_shared_from_this<Messages> {
  public:
-  Messages(Store& store, std::string group, int rank);
-  ~Messages();
+  Messages(Store& store, std::shared_ptr<Connections> connections, std::string group, int rank);
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
@@ -42,11 +42,11 @@ class Messages : public std::enable_shared_from_this<Messages> {
   std::unique_ptr<Transfer> post(const Post& what);
 
   /// Throws Error if something has failed before.
-  void require_whole() const;
-  /// Ends everything, abruptly.
+  void require_whole();
+  /// Ends all connections of the group, abruptly. Not while a collective is under way.
   void break_off(const std::string& why) noexcept;
-  /// Ends everything; what is under way has until `grace` to finish.
-  void close(std::chrono::milliseconds grace) noexcept;
+  /// Ends them in good order if what is under way finishes while there is patience.
+  void close(const Patience& patience) noexcept;
 
  private:
   class PostedMessage;
@@ -54,17 +54,20 @@ class Messages : public std::enable_shared_from_this<Messages> {
   MessageLink& link_for(const Post& what);
   void progress_all();
   void keep_going(const std::stop_token& stop);
+  bool all_idle() noexcept;
   /// Calls `body` with the lock held; an Error of it breaks everything off.
   template <typename Body>
   auto guarded(const Body& body);
+  void throw_if_broken();
+  void note_failure(const std::string& why) noexcept;
   void drop_all(const std::string& why) noexcept;
 
   Store& store_;
+  const std::shared_ptr<Connections> connections_;
   const std::string group_;
   const int rank_;
-  mutable std::mutex mutex_;
-  std::string broken_;  // why; empty while all is well
-  Notes notes_;
+  std::mutex mutex_;
+  std::string broken_;                                 // why; empty while all is well
   std::map<std::pair<int, bool>, MessageLink> links_;  // by peer and whether this rank sends
   bool waiting_ = false;                               // messages for which the GPU was not asked
   std::condition_variable_any changed_;

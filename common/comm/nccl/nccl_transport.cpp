@@ -2,9 +2,11 @@
 #include "common/comm/nccl/nccl_transport.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 
 #include "common/comm/nccl/collectives.h"
+#include "common/comm/nccl/connections.h"
 #include "common/comm/nccl/gpu_place.h"
 #include "common/comm/nccl/messages.h"
 #include "common/tensor/accelerator.h"
@@ -16,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What a group that ends in good order gives its last messages.
+/// What a group that ends in good order has for its last messages and for its farewell.
 constexpr milliseconds kGrace{2000};
 
 ncclRedOp_t reduction(ReduceOp op) {
@@ -56,14 +58,17 @@ class NcclTransport final : public Transport {
  public:
   NcclTransport(const Member& member, Store& store, milliseconds timeout)
       : store_(store),
-        messages_(std::make_shared<Messages>(store, member.group, member.rank)),
-        collectives_(common_id(store, member, timeout), member.rank, member.size, timeout) {}
+        connections_(std::make_shared<Connections>()),
+        messages_(std::make_shared<Messages>(store, connections_, member.group, member.rank)),
+        collectives_(*connections_, common_id(store, member, timeout), member.rank, member.size,
+                     timeout) {}
 
   ~NcclTransport() override {
     // Who leaves because of an exception does not wait for others.
-    const milliseconds grace = std::uncaught_exceptions() > 0 ? milliseconds(0) : kGrace;
-    messages_->close(grace);
-    collectives_.close(grace);
+    if (std::uncaught_exceptions() > 0)
+      messages_->break_off("this rank has failed");
+    else
+      messages_->close(Patience(kGrace));
   }
 
   std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override {
@@ -136,7 +141,7 @@ class NcclTransport final : public Transport {
   }
 
  private:
-  /// Calls `body`; when it fails, this group's messages end too: NCCL is in no known state.
+  /// Calls `body`; when it fails, all of the group ends: NCCL is in no known state.
   template <typename Body>
   void guarded(const Body& body) {
     messages_->require_whole();
@@ -145,7 +150,6 @@ class NcclTransport final : public Transport {
       body();
     } catch (const std::exception& error) {
       messages_->break_off(error.what());
-      collectives_.abort();
       throw;
     }
   }
@@ -157,6 +161,7 @@ class NcclTransport final : public Transport {
   }
 
   Store& store_;
+  std::shared_ptr<Connections> connections_;
   std::shared_ptr<Messages> messages_;
   Collectives collectives_;
 };
@@ -165,6 +170,14 @@ class NcclTransport final : public Transport {
 }  // namespace nccl
 
 std::string nccl_problem() { return accelerator_support().problem; }
+
+void prepare_for_nccl() {
+  constexpr int kUnlessSet = 0;
+  // A kernel of NCCL waits for another rank. It must not hold up those of other streams, with which
+  // it would share a queue of the GPU, nor the loading of kernels, which waits for all that run.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kUnlessSet);
+  setenv("CUDA_MODULE_LOADING", "EAGER", kUnlessSet);
+}
 
 std::unique_ptr<Transport> connect_nccl(const NcclOptions& options, Store& store) {
   nccl::exchange_gpu_places(store, options.rank, options.size, options.timeout);

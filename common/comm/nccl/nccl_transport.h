@@ -19,6 +19,10 @@ struct NcclOptions {
 /// Why NCCL cannot be used here ("this build has no NCCL: ..."), or "".
 std::string nccl_problem();
 
+/// To be called before the process first looks at its GPUs, if it may talk over NCCL: sets, unless
+/// they are set, variables of CUDA that it reads only then.
+void prepare_for_nccl();
+
 /// Connects this rank's GPU (lab::accelerator()) with those of all other ranks of the world; they
 /// find each other through `store`, which must outlive the transport. All spans given to it are GPU
 /// memory. Throws Error if a rank does not come in time, or if two ranks use the same GPU: NCCL

@@ -36,6 +36,7 @@ struct ncclConfig_t {
 };
 inline constexpr ncclConfig_t NCCL_CONFIG_INITIALIZER{};
 
+ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);

@@ -17,6 +17,7 @@ struct OpenGroup {
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;
   Operations calls;
+  std::vector<ncclComm_t> ending;
 };
 
 OpenGroup& open_group() {
@@ -101,7 +102,30 @@ void hand_over(ncclComm& communicator) {
     communicator.error = ncclUnhandledCudaError;
 }
 
+/// Takes what a group asks of its communicator.
+ncclResult_t take(const OpenGroup& group) {
+  const auto lock = lock_runtime();
+  ncclComm& communicator = *group.communicator;
+  const bool busy = !communicator.connected || communicator.polls > 0 ||
+                    !communicator.pending.empty() || communicator.error != ncclSuccess;
+  if (busy) return ncclInvalidArgument;
+  communicator.pending = group.calls;
+  communicator.stream = group.stream;
+  communicator.polls = settings().polls;
+  ++communicator.operations;
+  return ncclInProgress;
+}
+
 }  // namespace
+
+void end_with_group(ncclComm_t communicator) {
+  constexpr int kFirstWithGroupsOfEnds = 22200;
+  OpenGroup& group = open_group();
+  if (group.depth > 0 && settings().version >= kFirstWithGroupsOfEnds)
+    group.ending.push_back(communicator);
+  else
+    end_all({communicator});
+}
 
 ncclResult_t add(ncclComm_t communicator, cudaStream_t stream, Operation operation) {
   OpenGroup& group = open_group();
@@ -146,19 +170,10 @@ ncclResult_t ncclGroupStart() {
 }
 
 ncclResult_t ncclGroupEnd() {
-  const auto lock = lock_runtime();
   OpenGroup& open = open_group();
   if (open.depth == 0) return ncclInvalidUsage;
   if (--open.depth > 0) return ncclSuccess;
   const OpenGroup group = std::exchange(open, {});
-  if (group.calls.empty()) return ncclSuccess;
-  ncclComm& communicator = *group.communicator;
-  const bool busy = !communicator.connected || communicator.polls > 0 ||
-                    !communicator.pending.empty() || communicator.error != ncclSuccess;
-  if (busy) return ncclInvalidArgument;
-  communicator.pending = group.calls;
-  communicator.stream = group.stream;
-  communicator.polls = nccl::settings().polls;
-  ++communicator.operations;
-  return ncclInProgress;
+  end_all(group.ending);
+  return group.calls.empty() ? ncclSuccess : take(group);
 }

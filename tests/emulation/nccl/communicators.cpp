@@ -2,7 +2,9 @@
 #include "tests/emulation/nccl/communicators.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +19,7 @@ namespace {
 
 struct World {
   int ids = 0;
-  int live = 0;
+  std::set<ncclComm_t> live;
   std::map<std::string, std::weak_ptr<Clique>> cliques;  // by id
 };
 
@@ -50,11 +52,11 @@ void refuse_duplicates(ncclComm& communicator) {
     }
 }
 
-/// Ends it for what is still in its stream as well.
-void end(ncclComm* communicator) {
-  *communicator->ended = true;
-  --world().live;
-  delete communicator;
+/// Linux hands the name of a thread on to those that it starts.
+std::string process_of_this_thread() {
+  std::array<char, 16> name{};
+  pthread_getname_np(pthread_self(), name.data(), name.size());
+  return name.data();
 }
 
 }  // namespace
@@ -64,15 +66,24 @@ Settings& settings() {
   return result;
 }
 
+void be_process(const std::string& name) { pthread_setname_np(pthread_self(), name.c_str()); }
+
+std::set<ncclComm_t>& live() { return world().live; }
+
 int live_communicators() {
   const auto lock = lock_runtime();
-  return world().live;
+  return static_cast<int>(live().size());
 }
 
 }  // namespace lab::emulation::nccl
 
 using namespace lab::emulation;
 using namespace lab::emulation::nccl;
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = nccl::settings().version;
+  return ncclSuccess;
+}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const auto lock = lock_runtime();
@@ -89,12 +100,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
   auto made = std::make_unique<ncclComm>();
   made->clique = clique_of({id.internal, strnlen(id.internal, sizeof(id.internal))}, size);
   if (made->clique->size != size || made->clique->arrived == size) return ncclInvalidUsage;
+  made->process = process_of_this_thread();
   made->rank = rank;
   made->polls = nccl::settings().polls;
   made->clique->places[static_cast<size_t>(rank)] = place_of_this_thread();
   ++made->clique->arrived;
-  ++world().live;
   *communicator = made.release();
+  live().insert(*communicator);
   return ncclInProgress;
 }
 
@@ -118,16 +130,21 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
-  const auto lock = lock_runtime();
+  auto lock = lock_runtime();
   if (communicator == nullptr || progress(*communicator) != ncclSuccess) return ncclInvalidArgument;
-  end(communicator);
+  communicator->clique->ending.insert(communicator->rank);
+  lock.unlock();
+  end_with_group(communicator);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
-  const auto lock = lock_runtime();
+  auto lock = lock_runtime();
   if (communicator == nullptr) return ncclInvalidArgument;
-  end(communicator);
+  *communicator->ended = true;
+  communicator->clique->ending.insert(communicator->rank);
+  lock.unlock();
+  end_with_group(communicator);
   return ncclSuccess;
 }
 

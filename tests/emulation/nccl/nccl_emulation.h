@@ -10,16 +10,22 @@
 //   communicator that is used before that refuses.
 // - Two threads that pass for the same GPU (set_bus_of_thread) of one host (NCCL_HOSTID) are
 //   refused, as by NCCL.
-// - Of a group, all calls must be for one communicator and one stream.
+// - Of a group, all calls must be for one communicator and one stream, but it may end several.
+// - What ends a communicator returns when all its ranks have begun to end it, and when no kernel
+//   runs in this process but those of communicators that were told to abort. Ends in one group
+//   begin together, from version 2.22 on.
 #pragma once
 
 #include <nccl.h>
 
 #include <cstddef>
+#include <string>
 
 namespace lab::emulation::nccl {
 
 struct Settings {
+  /// As ncclGetVersion has it.
+  int version = 22809;
   /// Calls of ncclCommGetAsyncError that say ncclInProgress after each request.
   int polls = 2;
   /// The largest message that leaves before its receiver has come.
@@ -32,6 +38,9 @@ struct Settings {
   ncclResult_t failure = ncclSystemError;
 };
 Settings& settings();
+
+/// Makes this thread, and the threads that it will start, pass for a process.
+void be_process(const std::string& name);
 
 /// Those that were neither destroyed nor aborted.
 int live_communicators();

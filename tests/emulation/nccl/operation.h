@@ -44,6 +44,7 @@ struct Clique {
   int size;
   std::map<int, cudaStream_t> streams;       // that each rank used last
   int arrived = 0;                           // ranks that have asked for the communicator
+  std::set<int> ending;                      // ranks that have begun to destroy or abort it
   std::vector<std::string> places;           // host and bus id; empty where unknown
   std::set<std::pair<int, int>> connecting;  // who has asked for a message with whom
   std::vector<Operations> collectives;       // by number, by rank
