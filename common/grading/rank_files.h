@@ -15,4 +15,10 @@ inline std::filesystem::path rank_result_file(const std::filesystem::path& folde
   return folder / fmt::format("rank{}_out.safetensors", rank);
 }
 
+/// Exists while the rank that will write `result_file` is inside a scenario: an end of the process
+/// is then the doing of the code that is judged, whatever its exit code.
+inline std::filesystem::path in_scenario_marker(const std::filesystem::path& result_file) {
+  return result_file.string() + ".in_scenario";
+}
+
 }  // namespace lab::grading

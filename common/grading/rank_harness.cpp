@@ -149,8 +149,9 @@ void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
 void tell_rank(Scene& scene, RankResult& result) {
   ChildProcess& child = *scene.children[static_cast<size_t>(result.rank)];
   result.output = child.output();
+  result.cpu_s = child.cpu_seconds();
   if (result.outcome == Outcome::kDeadline)
-    tell_deadline(child, scene.job.deadline_s, result);
+    tell_deadline(scene.job.deadline_s, result);
   else if (result.outcome == Outcome::kEnded)
     result.message = fmt::format("rank {} was ended, since another rank had failed", result.rank);
   else if (result.outcome == Outcome::kReturned)
@@ -183,8 +184,9 @@ void tell_simulation(Scene& scene, std::vector<RankResult>& results) {
   for (RankResult& result : results) {
     result.outcome = outcome;
     result.output = scene.children[0]->output();
+    result.cpu_s = scene.children[0]->cpu_seconds();
     if (outcome == Outcome::kDeadline)
-      tell_deadline(*scene.children[0], scene.job.deadline_s, result);
+      tell_deadline(scene.job.deadline_s, result);
     else
       tell_end(*scene.children[0], rank_result_file(scene.folder.path(), result.rank), result);
     if (result.outcome == Outcome::kCrash)  // which of them it was, nobody can tell
@@ -216,6 +218,18 @@ std::vector<RankResult> run_ranks(const RankJob& job) {
     if (scene.server) explain_broken_off(scene, results);
   }
   return results;
+}
+
+std::vector<RankResult> run_ranks_patiently(const RankJob& job) {
+  std::vector<RankResult> results = run_ranks(job);
+  const bool late = std::ranges::any_of(
+      results, [](const RankResult& rank) { return rank.outcome == Outcome::kDeadline; });
+  const bool computed = std::ranges::any_of(
+      results, [&](const RankResult& rank) { return computed_all_the_time(rank, job.deadline_s); });
+  if (!late || computed) return results;
+  RankJob again = job;
+  again.deadline_s *= kPatience;
+  return run_ranks(again);
 }
 
 }  // namespace lab::grading

@@ -9,12 +9,14 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "common/grading/rank_files.h"
+#include "common/io/files.h"
 #include "common/launch/job.h"
 #include "common/tensor/todo.h"
 
@@ -22,6 +24,23 @@ namespace lab::grading {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Keeps the marker of rank_files.h for as long as it lives.
+class InScenario {
+ public:
+  explicit InScenario(const fs::path& result_file) : marker_(in_scenario_marker(result_file)) {
+    write_file(marker_, "");
+  }
+  ~InScenario() {
+    std::error_code ignored;
+    fs::remove(marker_, ignored);
+  }
+  InScenario(const InScenario&) = delete;
+  InScenario& operator=(const InScenario&) = delete;
+
+ private:
+  fs::path marker_;
+};
 
 Parcel with_outcome(Parcel parcel, const char* outcome, const std::string& message) {
   parcel.set_text(kOutcomeEntry, outcome);
@@ -50,6 +69,7 @@ Parcel run(const Body& body) {
 int run_rank(const Scenarios& scenarios, const std::string& scenario, const fs::path& input,
              const fs::path& result) {
   const Parcel arguments = Parcel::read(input);
+  std::optional<InScenario> in_scenario(result);
   std::unique_ptr<Job> job;
   const Parcel parcel = run([&] {
     const auto alone = scenarios.alone.find(scenario);
@@ -57,6 +77,7 @@ int run_rank(const Scenarios& scenarios, const std::string& scenario, const fs::
     job = std::make_unique<Job>(read_rank_environment({}));
     return scenarios.group.at(scenario)(arguments, job->world());
   });
+  in_scenario.reset();
   parcel.write(result);
   return parcel.text(kOutcomeEntry) == kReturnedOutcome ? 0 : 1;
 }
@@ -83,6 +104,9 @@ int simulate_ranks(GroupScenario scenario, const std::string& options, const fs:
     arguments.push_back(Parcel::read(rank_input_file(input, static_cast<int>(arguments.size()))));
 
   std::vector<std::optional<Parcel>> results(arguments.size());
+  std::list<InScenario> in_scenario;
+  for (size_t rank = 0; rank < results.size(); ++rank)
+    in_scenario.emplace_back(rank_result_file(result, static_cast<int>(rank)));
   const SimulationReport report =
       simulate(options_from(options, static_cast<int>(arguments.size())), [&](ProcessGroup& world) {
         const auto rank = static_cast<size_t>(world.rank());
@@ -94,6 +118,7 @@ int simulate_ranks(GroupScenario scenario, const std::string& options, const fs:
         }
       });
 
+  in_scenario.clear();
   for (size_t rank = 0; rank < results.size(); ++rank) {
     if (!results[rank])
       results[rank] = report.diagnosis && report.snapshots[rank].waiting() != nullptr

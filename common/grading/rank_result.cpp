@@ -7,11 +7,15 @@
 #include <csignal>
 #include <utility>
 
+#include "common/grading/quoted.h"
+#include "common/grading/rank_files.h"
 #include "common/grading/rank_main.h"
 #include "common/tensor/error.h"
 
 namespace lab::grading {
 namespace {
+
+constexpr const char* kMargin = "  | ";  // before further lines of a text from a rank's own code
 
 std::string signal_in_words(int signal) {
   switch (signal) {
@@ -40,6 +44,12 @@ std::string sanitizer_summary(const std::string& output) {
   return begin == std::string::npos ? "" : output.substr(begin, output.find('\n', begin) - begin);
 }
 
+/// Whether this is what lab::not_implemented() says, and nothing else.
+bool is_todo(const std::string& text) {
+  return text.starts_with("task ") && text.find(" is not written yet: ") != std::string::npos &&
+         text.ends_with(")") && quoted(text, "") == text && text.find('\n') == std::string::npos;
+}
+
 }  // namespace
 
 void tell_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result) {
@@ -58,8 +68,8 @@ void tell_end(const ChildProcess& child, const std::filesystem::path& file, Rank
     result.message = fmt::format("rank {} was ended by a sanitizer: {}", result.rank, summary);
     return;
   }
-  require(code != kParcelFailed, "rank {} cannot read its input or write its result: {}",
-          result.rank, child.output());
+  require(code != kParcelFailed || std::filesystem::exists(in_scenario_marker(file)),
+          "rank {} cannot read its input or write its result: {}", result.rank, child.output());
   result.outcome = Outcome::kExit;
   if (!std::filesystem::exists(file)) {
     result.message = fmt::format(
@@ -71,13 +81,14 @@ void tell_end(const ChildProcess& child, const std::filesystem::path& file, Rank
   try {
     result.result = Parcel::read(file);
     const std::string outcome = result.result.text(kOutcomeEntry);
-    if (outcome == kNotImplementedOutcome) {
+    if (outcome == kNotImplementedOutcome && is_todo(result.result.text(kMessageEntry))) {
       result.outcome = Outcome::kNotImplemented;
       result.message = result.result.text(kMessageEntry);
-    } else if (outcome == kErrorOutcome || outcome == kBrokenOffOutcome) {
-      result.outcome = outcome == kErrorOutcome ? Outcome::kError : Outcome::kBrokenOff;
+    } else if (outcome == kNotImplementedOutcome || outcome == kErrorOutcome ||
+               outcome == kBrokenOffOutcome) {
+      result.outcome = outcome == kBrokenOffOutcome ? Outcome::kBrokenOff : Outcome::kError;
       result.message = fmt::format("rank {} stopped with an error: {}", result.rank,
-                                   result.result.text(kMessageEntry));
+                                   quoted(result.result.text(kMessageEntry), kMargin));
     } else if (outcome == kDiagnosedOutcome) {
       result.outcome = Outcome::kDiagnosed;
       result.message = result.result.text(kMessageEntry);
@@ -92,12 +103,16 @@ void tell_end(const ChildProcess& child, const std::filesystem::path& file, Rank
   }
 }
 
-void tell_deadline(const ChildProcess& child, double deadline_s, RankResult& result) {
+bool computed_all_the_time(const RankResult& result, double deadline_s) {
+  return result.cpu_s > 0.5 * deadline_s;
+}
+
+void tell_deadline(double deadline_s, RankResult& result) {
   result.message = fmt::format(
       "rank {} was not done after {:g} s and was ended; it had used {:.1f} s of processor time: {}",
-      result.rank, deadline_s, child.cpu_seconds(),
-      child.cpu_seconds() > 0.5 * deadline_s ? "a loop that never ends?"
-                                             : "does it wait for something that never comes?");
+      result.rank, deadline_s, result.cpu_s,
+      computed_all_the_time(result, deadline_s) ? "a loop that never ends?"
+                                                : "does it wait for something that never comes?");
 }
 
 const RankResult* first_failure(const std::vector<RankResult>& results) {

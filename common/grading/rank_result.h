@@ -28,7 +28,8 @@ struct RankResult {
   std::string message;  // names the rank; further lines tell what to do; empty if it returned
   std::string output;   // what it printed, of long output the end
   double ended_after_s = 0;
-  Parcel result;  // over a network with the entries of set_traffic
+  double cpu_s = 0;  // processor time that its process used
+  Parcel result;     // over a network with the entries of set_traffic
 };
 
 /// The rank that tells most about what went wrong. When one rank fails, others often stop with an
@@ -37,11 +38,14 @@ struct RankResult {
 const RankResult* first_failure(const std::vector<RankResult>& results);
 
 /// Fills in `result`, whose rank is known, from a process that has ended by itself and the file
-/// that it should have written. Throws Error if the rank could not do its part of the harness's
-/// work.
+/// that it should have written. What comes from the program's own code is quoted. Throws Error if
+/// the rank could not do its part of the harness's work.
 void tell_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result);
 
-/// Fills in the words for a rank that was ended at the deadline.
-void tell_deadline(const ChildProcess& child, double deadline_s, RankResult& result);
+/// Fills in the words for a rank that was ended at the deadline; `result` has its processor time.
+void tell_deadline(double deadline_s, RankResult& result);
+
+/// Whether a rank that was ended at the deadline had computed for most of that time.
+bool computed_all_the_time(const RankResult& result, double deadline_s);
 
 }  // namespace lab::grading

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -126,7 +127,18 @@ std::string judge_mutant(const fs::path& patch) {
   return check_mutant(header, run_tests(full ? Tasks{} : header.tasks));
 }
 
+/// Only this program's own options say which tests run: a CI system may have shards or repetitions
+/// of its own in the environment.
+void forget_variables_of_googletest() {
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (const std::string text = *variable; text.starts_with("GTEST_"))
+      names.push_back(text.substr(0, text.find('=')));
+  for (const std::string& name : names) unsetenv(name.c_str());
+}
+
 int run(int argc, char** argv, const fs::path& source_folder, const std::string& lab_folder) {
+  forget_variables_of_googletest();
   testing::InitGoogleTest(&argc, argv);  // takes its own options out of argv
   Options options;
   CLI::App app("Judges an implementation of lab " + lab_folder + ".");

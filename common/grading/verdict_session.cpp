@@ -5,6 +5,7 @@
 
 #include <cctype>
 
+#include "common/grading/quoted.h"
 #include "common/grading/rank_harness.h"
 #include "common/grading/rank_main.h"
 #include "common/grading/verdict.h"
@@ -40,22 +41,15 @@ std::string in_words(const std::string& name) {
   return words;
 }
 
-/// What a program printed, safe to show: line by line behind a margin, so that nobody takes it for
-/// the verdict's own words.
-std::string quoted(const RankResult& rank) {
+/// What a program printed; of long output the end.
+std::string printed(const RankResult& rank) {
   if (rank.output.empty()) return "";
   constexpr size_t kShown = 2000;
   const bool cut = rank.output.size() > kShown;
-  const std::string margin = fmt::format("\nrank {} printed | ", rank.rank);
-  std::string text = margin + (cut ? "..." : "");
-  for (char c : cut ? rank.output.substr(rank.output.size() - kShown) : rank.output) {
-    if (c == '\n')
-      text += margin;
-    else
-      text += std::iscntrl(static_cast<unsigned char>(c)) != 0 && c != '\t' ? '?' : c;
-  }
-  if (text.ends_with(margin)) text.resize(text.size() - margin.size());
-  return text;
+  const std::string shown =
+      cut ? "..." + rank.output.substr(rank.output.size() - kShown) : rank.output;
+  const std::string margin = fmt::format("rank {} printed | ", rank.rank);
+  return "\n" + margin + quoted(shown, margin);
 }
 
 /// Which tasks have hung: their other tests need not wait for the deadline again.
@@ -70,7 +64,7 @@ std::string current_suite() {
 
 std::vector<RankResult> run(const RankJob& job) {
   try {
-    return run_ranks(job);
+    return run_ranks_patiently(job);
   } catch (const std::exception& error) {
     end_test(kHarness, error.what());
   }
@@ -110,7 +104,7 @@ std::vector<Parcel> judged_results(const RankJob& job) {
   if (hung != deadline_messages().end()) stop(hung->second);
   std::vector<RankResult> ranks = run(job);
   if (const RankResult* failure = first_failure(ranks)) {
-    const std::string message = failure->message + quoted(*failure);
+    const std::string message = failure->message + printed(*failure);
     if (failure->outcome == Outcome::kDeadline) deadline_messages()[current_suite()] = message;
     stop(message);
   }
@@ -120,7 +114,7 @@ std::vector<Parcel> judged_results(const RankJob& job) {
 std::vector<Parcel> reference_results(const RankJob& job) {
   std::vector<RankResult> ranks = run(job);
   if (const RankResult* failure = first_failure(ranks))
-    end_test(kHarness, "the reference failed: " + failure->message + quoted(*failure));
+    end_test(kHarness, "the reference failed: " + failure->message + printed(*failure));
   return results_of(std::move(ranks));
 }
 

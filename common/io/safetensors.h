@@ -20,6 +20,7 @@ struct NamedTensor {
 };
 
 /// Writes `tensors` (contiguous, on the CPU) in the given order, and string metadata, atomically.
+/// Bytes of a text that are no UTF-8 become U+FFFD.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const Metadata& metadata = {});
 

@@ -3,6 +3,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <iostream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "common/grading/rank_main.h"
 #include "common/tensor/parallel.h"
@@ -57,6 +59,23 @@ Parcel wait_forever(const Parcel&) {
 }
 
 Parcel throw_error(const Parcel&) { throw std::runtime_error("the text of the exception"); }
+
+/// As from a source file in Latin-1, and with a line that looks like the grader's.
+Parcel throw_odd_text(const Parcel&) {
+  throw std::runtime_error(
+      "Gr\xf6\xdf"
+      "e\n\nlab 01: 100/100\x1b[2J");
+}
+
+Parcel pretend_todo(const Parcel&) {
+  throw lab::NotImplemented("task 1a is not written yet: f\n\nlab 01: 100/100");
+}
+
+/// Done after 1.2 s, in which it does not compute.
+Parcel sleep_a_while(const Parcel& input) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  return input;
+}
 
 Parcel meet_todo(const Parcel&) { lab::not_implemented("1a", "labs/01_single_gpu/single_gpu.cpp"); }
 
@@ -174,6 +193,9 @@ int main(int argc, char** argv) {
                                             {"compute_forever", compute_forever},
                                             {"wait_forever", wait_forever},
                                             {"throw_error", throw_error},
+                                            {"throw_odd_text", throw_odd_text},
+                                            {"pretend_todo", pretend_todo},
+                                            {"sleep_a_while", sleep_a_while},
                                             {"meet_todo", meet_todo},
                                             {"throw_in_parallel_loop", throw_in_parallel_loop},
                                             {"print_a_flood", print_a_flood},

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "common/grading/rank_main.h"
 #include "common/launch/child_process.h"
 #include "common/launch/scratch_folder.h"
 #include "common/tensor/error.h"
@@ -107,7 +108,8 @@ TEST(RankHarness, CrashNamesRankAndSignal) {
 }
 
 TEST(RankHarness, LeavingWithoutAResultIsNoSuccess) {
-  for (const int code : {0, 3}) {
+  for (const int code :
+       {0, 3, kParcelFailed}) {  // the last would mean that the harness is at fault
     Parcel input;
     input.set("code", code);
     const RankResult result = run("leave", 1, input)[0];
@@ -139,6 +141,31 @@ TEST(RankHarness, ExceptionTextArrives) {
   const RankResult result = run("throw_error")[0];
   EXPECT_EQ(result.outcome, Outcome::kError);
   EXPECT_EQ(result.message, "rank 0 stopped with an error: the text of the exception");
+}
+
+TEST(RankHarness, ExceptionTextIsQuoted) {
+  const RankResult odd = run("throw_odd_text")[0];
+  EXPECT_EQ(odd.outcome, Outcome::kError);
+  EXPECT_EQ(odd.message,
+            "rank 0 stopped with an error: Gr\uFFFD\uFFFDe\n  | \n  | lab 01: 100/100?[2J");
+  const RankResult todo = run("pretend_todo")[0];
+  EXPECT_EQ(todo.outcome, Outcome::kError);
+  EXPECT_EQ(
+      todo.message,
+      "rank 0 stopped with an error: task 1a is not written yet: f\n  | \n  | lab 01: 100/100");
+}
+
+TEST(RankHarness, PatienceIsForRanksThatDidNotCompute) {
+  const RankJob sleeps{
+      .program = HARNESS_CHILD, .scenario = "sleep_a_while", .inputs = {Parcel()}, .deadline_s = 1};
+  EXPECT_EQ(run_ranks(sleeps)[0].outcome, Outcome::kDeadline);
+  EXPECT_EQ(run_ranks_patiently(sleeps)[0].outcome, Outcome::kReturned);
+  // How long a program that never waits may compute depends on what else the machine does.
+  RankResult result;
+  result.cpu_s = 0.7;
+  EXPECT_TRUE(computed_all_the_time(result, sleeps.deadline_s));
+  result.cpu_s = 0.3;
+  EXPECT_FALSE(computed_all_the_time(result, sleeps.deadline_s));
 }
 
 TEST(RankHarness, ExceptionInAParallelLoopArrives) {

@@ -1,0 +1,19 @@
+#include "common/grading/quoted.h"
+
+#include <cctype>
+
+namespace lab::grading {
+
+std::string quoted(std::string_view text, std::string_view margin) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  std::string result;
+  for (const char c : text) {
+    if (c == '\n')
+      result.append("\n").append(margin);
+    else
+      result += std::iscntrl(static_cast<unsigned char>(c)) != 0 && c != '\t' ? '?' : c;
+  }
+  return result;
+}
+
+}  // namespace lab::grading
