@@ -38,9 +38,10 @@ struct AccessMap {
 };
 extern AccessMap access_map;
 
-/// Word by word.
+/// Word by word; counts what is read.
 template <Space space, Use use>
-inline void touch_words(Cell* cell, const Reference& r, const Thread& thread) {
+inline void touch_words(Cell* cell, const Reference& r, Thread& thread) {
+  if (use == Use::kRead) thread.bytes_read += r.bytes;
   size_t first = r.address % 4;
   for (size_t left = r.bytes; left > 0; ++cell, first = 0) {
     const size_t count = std::min<size_t>(4 - first, left);
@@ -56,7 +57,7 @@ inline void touch_words(Cell* cell, const Reference& r, const Thread& thread) {
 }
 
 template <Use use>
-inline void access_device(const Reference& r, const Thread& thread) {
+inline void access_device(const Reference& r, Thread& thread) {
   const size_t offset = r.address - access_map.device_begin;
   const size_t granule = offset / DeviceMemory::kGranule;
   if (offset % DeviceMemory::kGranule + r.bytes > access_map.valid_bytes[granule] &&
@@ -67,7 +68,7 @@ inline void access_device(const Reference& r, const Thread& thread) {
 }
 
 template <Use use>
-inline void access_dynamic(const Reference& r, const Thread& thread) {
+inline void access_dynamic(const Reference& r, Thread& thread) {
   const size_t offset = r.address - dynamic_shared_begin();
   if (offset >= dynamic_shared_bytes() || offset + r.bytes > dynamic_shared_bytes()) {
     fail_bounds(r);
@@ -76,7 +77,7 @@ inline void access_dynamic(const Reference& r, const Thread& thread) {
 }
 
 template <Use use>
-inline void access_static(const Reference& r, const Thread& thread) {
+inline void access_static(const Reference& r, Thread& thread) {
   const WordKind kind = access_map.shared->kind(r.address);
   if (kind == WordKind::kIgnored) return;
   const bool inside = kind == WordKind::kShared && r.bytes <= 4 && r.address % 4 + r.bytes <= 4;
@@ -89,7 +90,7 @@ inline void access_static(const Reference& r, const Thread& thread) {
 template <Use use>
 inline void access(void* pointer, size_t bytes, const void* instruction) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  const Thread* thread = current_thread;
+  Thread* thread = current_thread;
   const bool on_device = address - access_map.device_begin < DeviceMemory::kCapacity;
   if (!thread) [[unlikely]] {
     if (on_device) access_from_host(bytes, use, instruction);

@@ -35,6 +35,12 @@ void Block::run(KernelCall& call, uint3 index) {
   run_threads();
 }
 
+size_t Block::most_bytes_read() const {
+  size_t most = 0;
+  for (const Thread& thread : threads_) most = std::max(most, thread.bytes_read);
+  return most;
+}
+
 void Block::start() {
   const dim3 size = call_->block;
   const unsigned count = size.x * size.y * size.z;
@@ -45,6 +51,7 @@ void Block::start() {
     threads_[i].position = {i % size.x, i / size.x % size.y, i / size.x / size.y};
     threads_[i].stack = fibers_.stack(i);
     threads_[i].state = Thread::State::kRuns;
+    threads_[i].bytes_read = 0;
     threads_[i].begin_phase();
   }
   const uint3 b = coordinates.block;

@@ -33,6 +33,8 @@ struct Thread {
   WarpRequest request;
   uint64_t result = 0;
 
+  size_t bytes_read = 0;  // of device and shared memory, each time anew
+
   // For shadow.h: the thread and its count of warp barriers as a record has them, and of each lane
   // of the warp, how many of its warp barriers are known to lie behind it.
   uint32_t moment = 0;
@@ -57,6 +59,8 @@ class Block {
 
   /// Runs the block at `index`. Throws KernelError.
   void run(KernelCall& call, uint3 index);
+  /// What the thread of the block that ran last has read that has read most: Thread::bytes_read.
+  size_t most_bytes_read() const;
 
   // What threads call, through the functions of the language.
   int wait_at_barrier(BarrierKind kind, int value, SourceLocation where);

@@ -1,6 +1,8 @@
 // Copies and memsets: checked when they are enqueued, done when the stream runs.
+#include <algorithm>
 #include <cstring>
 
+#include "device_limits.h"
 #include "device_memory.h"
 #include "host_memory.h"
 #include "runtime.h"
@@ -33,10 +35,14 @@ bool is_allocated(const void* address, size_t bytes) {
   return DeviceMemory::instance().find(reinterpret_cast<uintptr_t>(address), bytes) != nullptr;
 }
 
+/// Of a copy of rows; a plain one has no pitches.
+cudaError_t check_pitches(const Copy& copy) {
+  const auto [smaller, larger] = std::minmax(copy.to_pitch, copy.from_pitch);
+  if (copy.width > smaller) return cudaErrorInvalidPitchValue;
+  return larger > kMaxPitch ? cudaErrorInvalidValue : cudaSuccess;
+}
+
 cudaError_t check(const Copy& copy, cudaMemcpyKind kind) {
-  if (copy.width > copy.to_pitch || copy.width > copy.from_pitch) {
-    return cudaErrorInvalidValue;
-  }
   if (copy.from_bytes() == 0 || copy.width == 0) return cudaSuccess;
   const bool to_device = on_device(copy.to);
   const bool from_device = on_device(copy.from);
@@ -119,13 +125,19 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
                               size_t width, size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
   return call([&] {
-    return copy_async(rows(to, to_pitch, from, from_pitch, width, height), kind, stream);
+    const Copy copy = rows(to, to_pitch, from, from_pitch, width, height);
+    if (const cudaError_t error = check_pitches(copy); error != cudaSuccess) return error;
+    return copy_async(copy, kind, stream);
   });
 }
 
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                          size_t width, size_t height, cudaMemcpyKind kind) {
-  return call([&] { return copy_now(rows(to, to_pitch, from, from_pitch, width, height), kind); });
+  return call([&] {
+    const Copy copy = rows(to, to_pitch, from, from_pitch, width, height);
+    if (const cudaError_t error = check_pitches(copy); error != cudaSuccess) return error;
+    return copy_now(copy, kind);
+  });
 }
 
 cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t handle) {

@@ -11,5 +11,6 @@ inline constexpr int kMultiprocessors = 4;
 inline constexpr size_t kMaxThreads = 1024;
 inline constexpr size_t kSharedBytes = size_t{48} * 1024;        // of a block
 inline constexpr size_t kSharedBytesOptIn = size_t{163} * 1024;  // when the kernel asks for more
+inline constexpr size_t kMaxPitch = 0x7fffffff;  // between rows that one call copies
 
 }  // namespace lab::emulation

@@ -37,6 +37,8 @@ struct Statistics {
   long allocations = 0;  // cudaMalloc
   long copies = 0;       // copies that ran
   long waits = 0;        // calls by which the host waited for the device
+  /// Of the kernel that ran last (not those of cuBLAS): what one of its threads has read at most.
+  size_t most_bytes_read = 0;
 };
 Statistics statistics();
 

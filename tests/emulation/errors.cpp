@@ -24,6 +24,7 @@ constexpr std::array kWords = {
     Words{cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
     Words{cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
           "invalid configuration argument"},
+    Words{cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
     Words{cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
     Words{cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
           "invalid copy direction for memcpy"},

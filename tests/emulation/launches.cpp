@@ -1,6 +1,7 @@
 // Launching kernels: checks of the configuration, and the loop over the blocks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -40,6 +41,7 @@ cudaError_t check_configuration(const cudaLaunchConfig_t& config, const void* fu
 
 void run_kernel(KernelCall& call) {
   ++counts().launches;
+  counts().most_bytes_read = 0;
   const dim3 grid = call.grid;
   start_dynamic_shared(call.dynamic_shared_bytes);
   prepare_access_checks();
@@ -50,6 +52,8 @@ void run_kernel(KernelCall& call) {
     const uint3 block{i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
     start_block(block);
     Block::instance().run(call, block);
+    counts().most_bytes_read =
+        std::max(counts().most_bytes_read, Block::instance().most_bytes_read());
   }
 }
 

@@ -35,6 +35,20 @@ TEST_F(CorrectKernels, SumRowsOfAnyLength) {
   }
 }
 
+TEST_F(CorrectKernels, WhatASingleThreadReadsAtMost) {
+  const std::vector<float> x = waves(size_t{3} * 320);
+  in_all_orders([&] {
+    DeviceArray<float> dx(x);
+    DeviceArray<float> dy(3);
+    row_sums(dx.data(), dy.data(), 3, 320, 32);
+    dy.values();
+    EXPECT_EQ(statistics().most_bytes_read, (320 / 32 + 1) * sizeof(float));  // 1: shared memory
+    row_sums(dx.data(), dy.data(), 3, 320, 128);
+    dy.values();
+    EXPECT_EQ(statistics().most_bytes_read, (3 + 1) * sizeof(float)) << "of the last kernel only";
+  });
+}
+
 TEST_F(CorrectKernels, TransposeInTiles) {
   const int rows = 20;
   const int columns = 37;

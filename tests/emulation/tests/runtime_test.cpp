@@ -49,6 +49,25 @@ TEST_F(Runtime, Copies) {
   EXPECT_EQ(cudaFree(nullptr), cudaSuccess);
 }
 
+TEST_F(Runtime, PitchesOfCopies) {
+  std::vector<float> host(4);
+  const auto copy_rows = [&](size_t to_pitch, size_t from_pitch, size_t width, size_t height) {
+    const cudaError_t now = cudaMemcpy2D(host.data(), to_pitch, x.data(), from_pitch, width, height,
+                                         cudaMemcpyDeviceToHost);
+    EXPECT_EQ(cudaMemcpy2DAsync(host.data(), to_pitch, x.data(), from_pitch, width, height,
+                                cudaMemcpyDeviceToHost, nullptr),
+              now);
+    return now;
+  };
+  constexpr size_t kLargest = 0x7fffffff;
+  EXPECT_EQ(copy_rows(8, 8, 8, 2), cudaSuccess);
+  EXPECT_EQ(copy_rows(4, 8, 8, 1), cudaErrorInvalidPitchValue);
+  EXPECT_EQ(copy_rows(8, 4, 8, 1), cudaErrorInvalidPitchValue);
+  EXPECT_EQ(copy_rows(kLargest, kLargest, 8, 1), cudaSuccess);
+  EXPECT_EQ(copy_rows(kLargest + 1, 8, 8, 1), cudaErrorInvalidValue);  // even of a single row
+  EXPECT_EQ(copy_rows(8, kLargest + 1, 8, 1), cudaErrorInvalidValue);
+}
+
 TEST_F(Runtime, MemoryRunsOut) {
   set_total_memory(1000);
   size_t free = 0;

@@ -1,6 +1,9 @@
 // The rank program of lab 01: calls an implementation's functions on what the verdict sends.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "common/tensor/parallel.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/labs/01_single_gpu/reference.h"
+#include "tests/labs/01_single_gpu/short_turns.h"
 #include "tests/labs/01_single_gpu/train_step_log.h"
 
 namespace lab01 {
@@ -46,16 +50,70 @@ Parcel run_cross_entropy(const Parcel& input) {
   return result;
 }
 
-/// Task 1b, `repeat` times on the same input.
-Parcel run_causal_lm_loss(const Parcel& input) {
-  Parcel result;
-  std::vector<double> losses;
-  for (int i = 0; i < static_cast<int>(input.number("repeat")); ++i) {
-    const Tensor logits = input.tensor("logits").clone();
-    losses.push_back(causal_lm_loss(logits, input.batch("tokens"),
-                                    static_cast<int64_t>(input.number("total_targets"))));
-    result.set("gradients", logits);
+bool is_close(double a, double b) { return std::abs(a - b) <= 1e-5 * std::max(std::abs(b), 1.0); }
+
+/// Whether row n of both is the same, up to another order of the same sums.
+bool same_row(const Tensor& a, const Tensor& b, int64_t n) {
+  const Tensor row = a.rows(n, n + 1);
+  return std::ranges::equal(row.values(), b.rows(n, n + 1).values(), is_close);
+}
+
+/// Task 1a on every row of `logits` [N, V] by one thread, then up to `repeat` times by several at
+/// once. Returns how many of the rows then had another result, in the first round with one.
+Parcel run_cross_entropy_by_threads(const Parcel& input) {
+  const Tensor logits = input.tensor("logits");
+  const std::vector<double> targets = input.numbers("targets");
+  const auto run_row = [&](const Tensor& all, int64_t n) {
+    return cross_entropy(all.rows(n, n + 1).values(),
+                         static_cast<int32_t>(targets[static_cast<size_t>(n)]), 1.0F);
+  };
+  const Tensor alone = logits.clone();
+  std::vector<double> losses_alone;
+  for (int64_t n = 0; n < logits.size(0); ++n) losses_alone.push_back(run_row(alone, n));
+
+  fmt::print("several threads call cross_entropy at once\n");  // shown if it crashes
+  std::fflush(stdout);
+  const ShortTurns turns;
+  double others = 0;
+  const auto rounds = static_cast<int>(input.number("repeat"));
+  for (int round = 0; round < rounds && others == 0 && !turns.long_enough(); ++round) {
+    const Tensor together = logits.clone();
+    std::vector<double> losses(targets.size());
+    lab::parallel_for(0, logits.size(0),
+                      [&](int64_t n) { losses[static_cast<size_t>(n)] = run_row(together, n); });
+    for (size_t n = 0; n < losses.size(); ++n)
+      others += !is_close(losses[n], losses_alone[n]) ||
+                !same_row(together, alone, static_cast<int64_t>(n));
   }
+  Parcel result;
+  result.set("others", others);
+  return result;
+}
+
+double causal_lm_loss_of(const Parcel& input, const Tensor& logits) {
+  return causal_lm_loss(logits, input.batch("tokens"),
+                        static_cast<int64_t>(input.number("total_targets")));
+}
+
+/// Task 1b.
+Parcel run_causal_lm_loss(const Parcel& input) {
+  const Tensor logits = input.tensor("logits").clone();
+  Parcel result;
+  result.set("losses", causal_lm_loss_of(input, logits));
+  result.set("gradients", logits);
+  return result;
+}
+
+/// Task 1b up to `repeat` times on the same input, by threads that interrupt each other; ends with
+/// the first loss that is another one than that before.
+Parcel run_causal_lm_loss_by_threads(const Parcel& input) {
+  const ShortTurns turns;
+  std::vector<double> losses;
+  const auto differs = [&] { return !losses.empty() && losses.front() != losses.back(); };
+  const auto repeat = static_cast<size_t>(input.number("repeat"));
+  while (losses.size() < repeat && !differs() && !turns.long_enough())
+    losses.push_back(causal_lm_loss_of(input, input.tensor("logits").clone()));
+  Parcel result;
   result.set("losses", losses);
   return result;
 }
@@ -197,7 +255,9 @@ int main(int argc, char** argv) {
   return lab::grading::rank_main(
       argc, argv,
       {.alone = {{"cross_entropy", lab01::run_cross_entropy},
+                 {"cross_entropy_by_threads", lab01::run_cross_entropy_by_threads},
                  {"causal_lm_loss", lab01::run_causal_lm_loss},
+                 {"causal_lm_loss_by_threads", lab01::run_causal_lm_loss_by_threads},
                  {"adam_update", lab01::run_adam_update},
                  {"train_step", lab01::run_train_step},
                  {"microbatch_gradients", lab01::run_microbatch_gradients}}});

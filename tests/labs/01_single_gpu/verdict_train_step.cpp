@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ constexpr double kLearningRate = 0.05;
 /// largest gradient of the model, since an element may be a difference of large numbers inside a
 /// microbatch, where the place of a factor moves the rounding.
 constexpr double kTolerance = 1e-6;
+
+/// Of what comes after the first update: differences of rounding grow from step to step.
+constexpr double kLaterTolerance = 1e-4;
 
 struct Case {
   std::vector<TokenBatch> microbatches;
@@ -204,6 +208,19 @@ std::string totals_in_words(const Parcel& result, const Parts& p) {
   return text.str();
 }
 
+/// Ends the test if in some step the loss that was handed in was not called once per microbatch.
+void expect_loss_called(const Parcel& result, const Case& c) {
+  for (int step = 0; step < c.steps; ++step) {
+    const size_t calls = result.numbers("totals" + std::to_string(step)).size();
+    if (calls == c.microbatches.size()) continue;
+    lab::grading::stop(
+        "call the function that was handed in, `loss`, once for each microbatch, and none of your "
+        "own in its place\nstep " +
+        std::to_string(step + 1) + ": called " + std::to_string(calls) + " times, there are " +
+        std::to_string(c.microbatches.size()) + " microbatches");
+  }
+}
+
 /// Ends the test if the optimizer was not called exactly once per step, with the given rate.
 void expect_one_update(const Parcel& result, const Case& c) {
   for (int step = 0; step < c.steps; ++step) {
@@ -264,17 +281,45 @@ void expect_loss(const Parcel& result, const Parts& p) {
   if (!message.empty()) lab::grading::stop(message + totals_in_words(result, p));
 }
 
-/// Runs the case and judges its first step: updates, gradients and the weights after it.
+/// Runs the case and judges its updates, the gradients of the first step, and calls of the loss.
 Parcel expect_first_step(const Case& c, const Parts& p) {
   Parcel result = lab::grading::student("train_step", input_of(c));
   expect_one_update(result, c);
+  if (result.numbers("totals0").empty()) expect_loss_called(result, c);
   expect_gradients(result, p, c);
+  expect_loss_called(result, c);
   return result;
 }
 
 Parcel expect_first_step(const Case& c) { return expect_first_step(c, Parts(c)); }
 
-/// Several steps against the reference's: the displacement of the weights from the start.
+/// The losses of several steps against the reference's.
+void expect_losses(const Parcel& result, const Parcel& right, const Case& c) {
+  Numbers got;
+  Numbers wanted;
+  for (int step = 0; step < c.steps; ++step) {
+    got.push_back(result.number("loss" + std::to_string(step)));
+    wanted.push_back(right.number("loss" + std::to_string(step)));
+  }
+  Numbers sums = wanted;
+  std::partial_sum(wanted.begin(), wanted.end(), sums.begin());
+  lab::grading::expect(
+      got,
+      {.what = "the returned losses",
+       .values = wanted,
+       .tolerance = lab::grading::relative_tolerance(wanted, kLaterTolerance, 0),
+       .name = [](size_t step) { return "step " + std::to_string(step + 1); },
+       .mistakes =
+           {{Numbers(wanted.size(), wanted[0]),
+             "every step returns the loss of the first one: was it kept in a static variable?"},
+            {sums,
+             "the returned loss goes on from that of the step before: each step begins with 0; a "
+             "static variable keeps its value from call to call"}},
+       .if_not_finite = ""});
+}
+
+/// Several steps against the reference's: the displacement of the weights from the start, and the
+/// losses.
 void expect_weights(const Case& c) {
   const Parts p(c);
   const Parcel result = expect_first_step(c, p);
@@ -289,8 +334,7 @@ void expect_weights(const Case& c) {
       got[i] -= p.weights[i];
       wanted[i] -= p.weights[i];
     }
-    // Differences of rounding grow from step to step.
-    const double allowed = 1e-4 * lab::grading::largest_magnitude(wanted);
+    const double allowed = kLaterTolerance * lab::grading::largest_magnitude(wanted);
     for (double& r : rounding) r += allowed;
     lab::grading::expect(
         got, {.what = "the change of the weights after step " + std::to_string(step + 1),
@@ -300,6 +344,7 @@ void expect_weights(const Case& c) {
               .mistakes = {},
               .if_not_finite = ""});
   }
+  expect_losses(result, right, c);
 }
 
 TEST(Task3, OneMicrobatch) {

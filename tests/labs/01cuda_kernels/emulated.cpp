@@ -32,6 +32,10 @@ std::string finding_of(const std::function<void()>& work) {
   }
 }
 
-int kernels_run() { return static_cast<int>(lab::emulation::statistics().launches); }
+std::optional<int> kernels_run() { return static_cast<int>(lab::emulation::statistics().launches); }
+
+std::optional<int64_t> most_numbers_read() {
+  return static_cast<int64_t>(lab::emulation::statistics().most_bytes_read / sizeof(float));
+}
 
 }  // namespace lab01cuda

@@ -16,6 +16,8 @@ std::string finding_of(const std::function<void()>& work) {
   return "";
 }
 
-int kernels_run() { return 0; }
+std::optional<int> kernels_run() { return std::nullopt; }
+
+std::optional<int64_t> most_numbers_read() { return std::nullopt; }
 
 }  // namespace lab01cuda

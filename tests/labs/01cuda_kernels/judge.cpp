@@ -71,6 +71,18 @@ std::string pattern(const std::vector<int64_t>& right, const std::vector<int64_t
   return fmt::format("rows of {} columns are wrong, of {} right", listed(wrong), listed(right));
 }
 
+/// `launches`: how many kernels ran, and of how many calls.
+std::string explain_launches(const std::vector<double>& launches) {
+  return fmt::format(
+      "{}\n{} kernels, {} calls",
+      launches[0] > launches[1]
+          ? "a call started more than one kernel: all belongs into one, so that each number is "
+            "fetched from memory as rarely as possible"
+          : "a call started no kernel: the numbers lie in the memory of the GPU and are worked out "
+            "there, by a kernel, not by the host",
+      launches[0], launches[1]);
+}
+
 }  // namespace
 
 Parcel run_kernel(const std::string& scenario, const Parcel& input) {
@@ -87,12 +99,30 @@ Parcel run_kernel(const std::string& scenario, const Parcel& input) {
                     "of arrival (atomicAdd), or does a thread read what another one writes?\n{}: "
                     "other bits",
                     result.text("unsteady")));
-  if (result.has("launches"))
-    stop(fmt::format(
-        "a call started more than one kernel: all belongs into one, so that each number "
-        "is fetched from memory as rarely as possible\n{}",
-        result.text("launches")));
+  if (result.has("launches")) stop(explain_launches(result.numbers("launches")));
   return result;
+}
+
+void expect_shared_work(const Parcel& result, const std::string& suffix, const Share& share) {
+  if (!result.has("most_read" + suffix)) return;
+  const double most = result.number("most_read" + suffix);
+  if (most == 0)
+    stop("the kernel reads no number at all: the work is the kernel's, not the host's");
+  if (most > share.limit)
+    stop(fmt::format("{}\na thread read {} numbers, {}; expected are at most {}", share.lesson,
+                     most, share.of_what, share.limit));
+}
+
+void expect_shared_row(const Parcel& result, const std::string& suffix, int64_t columns) {
+  if (columns < kLongRow) return;
+  expect_shared_work(
+      result, suffix,
+      {.limit = static_cast<double>(columns / 4),
+       .lesson = fmt::format("one thread goes over a whole row: its work is to be shared by the "
+                             "threads of the block. Give each the columns threadIdx.x, "
+                             "threadIdx.x + {}, ..., and bring their results together",
+                             kThreads),
+       .of_what = fmt::format("its row has {}", columns)});
 }
 
 void expect_lengths(const std::vector<LengthResult>& results) {

@@ -1,7 +1,9 @@
 // What differs between a GPU and its emulation, for the rank program: emulated.cpp and gpu.cpp.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace lab01cuda {
@@ -18,7 +20,11 @@ std::string name_of_thread_order(int number);
 /// wrong with a kernel; empty if nothing, and on a GPU.
 std::string finding_of(const std::function<void()>& work);
 
-/// Kernels that have run so far; always 0 where nobody counts.
-int kernels_run();
+/// Kernels that have run so far; nothing where nobody counts.
+std::optional<int> kernels_run();
+
+/// How many numbers of 4 bytes a single thread of the last kernel has read at most, from global and
+/// shared memory; nothing where nobody counts.
+std::optional<int64_t> most_numbers_read();
 
 }  // namespace lab01cuda

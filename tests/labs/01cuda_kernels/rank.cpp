@@ -64,26 +64,35 @@ class Arrays {
 /// Starts the student's kernel on these arrays.
 using Call = std::function<void(Arrays&)>;
 
-/// Makes the call once for every order of the threads. What it leaves goes into `result`, each name
-/// followed by `suffix`, and beside the numbers
+using Numbers = std::vector<double>;
+
+/// `count` calls of the student's function; whether there is something to do for them.
+struct Calls {
+  int64_t count = 1;
+  bool have_work = true;
+};
+
+/// Makes the calls once for every order of the threads. What they leave goes into `result`, each
+/// name followed by `suffix`, and beside the numbers
 ///   finding      what the emulation has found wrong
 ///   fence        the array beside which something was overwritten
 ///   unsteady     the order in which other bits came out than in the first one, and where
-///   launches     how many kernels ran, if more than `calls`
+///   launches     how many kernels ran, of how many calls, if there were too many or too few
+///   most_read    (with the suffix) how many numbers a single thread of the last kernel has read
 /// Returns false if it is no use to go on.
-bool record(Parcel& result, const std::string& suffix, int64_t fence, int64_t calls,
+bool record(Parcel& result, const std::string& suffix, int64_t fence, const Calls& calls,
             const Call& call) {
   Outputs first;
   for (int order = 0; order < thread_orders(); ++order) {
     choose_thread_order(order);
     Arrays arrays(fence);
     Outputs outputs;
-    const int before = kernels_run();
-    int launches = 0;
+    const std::optional<int> before = kernels_run();
+    int64_t launches = calls.count;
     const std::string finding = finding_of([&] {
       call(arrays);
       lab::accelerator().synchronize();
-      launches = kernels_run() - before;
+      if (before) launches = *kernels_run() - *before;
       outputs = arrays.read();
     });
     if (!finding.empty()) {
@@ -96,8 +105,11 @@ bool record(Parcel& result, const std::string& suffix, int64_t fence, int64_t ca
     }
     if (order == 0) {
       first = outputs;
-      if (launches > calls)
-        result.set_text("launches", fmt::format("{} kernels, {} calls", launches, calls));
+      if (launches > calls.count || (launches < calls.count && calls.have_work))
+        result.set("launches",
+                   Numbers{static_cast<double>(launches), static_cast<double>(calls.count)});
+      if (const std::optional<int64_t> most = most_numbers_read(); most && launches > 0)
+        result.set("most_read" + suffix, static_cast<double>(*most));
       for (const auto& [name, tensor] : outputs) result.set(name + suffix, tensor);
       continue;
     }
@@ -124,8 +136,8 @@ Parcel run_rmsnorm(const Parcel& input) {
       launch_rmsnorm(in, weight, epsilon, y, arrays.add("inverse_rms", untouched({rows})), rows,
                      x.size(1));
     };
-    if (!record(result, fmt::format(".{}", k), static_cast<int64_t>(input.number("fence")), 1,
-                call))
+    if (!record(result, fmt::format(".{}", k), static_cast<int64_t>(input.number("fence")),
+                {.have_work = rows > 0}, call))
       break;
   }
   return result;
@@ -157,8 +169,8 @@ Parcel run_softmax_cross_entropy(const Parcel& input) {
       launch_softmax_cross_entropy(logits, as_tokens(tokens), scale,
                                    arrays.add("losses", untouched({rows})), rows, scores.size(1));
     };
-    if (!record(result, fmt::format(".{}", k), static_cast<int64_t>(input.number("fence")), 1,
-                call))
+    if (!record(result, fmt::format(".{}", k), static_cast<int64_t>(input.number("fence")),
+                {.have_work = rows > 0}, call))
       break;
   }
   return result;
@@ -173,8 +185,8 @@ Parcel run_adam(const Parcel& input) {
   const Tensor gradients = input.tensor("gradients");
   const int64_t count = gradients.size(1);
   Parcel result;
-  record(result, "", static_cast<int64_t>(input.number("fence")), gradients.size(0),
-         [&](Arrays& arrays) {
+  record(result, "", static_cast<int64_t>(input.number("fence")),
+         {.count = gradients.size(0), .have_work = count > 0}, [&](Arrays& arrays) {
            float* w = arrays.add("parameters", input.tensor("parameters"));
            float* m = arrays.add("first_moment", input.tensor("first_moment"));
            float* v = arrays.add("second_moment", input.tensor("second_moment"));

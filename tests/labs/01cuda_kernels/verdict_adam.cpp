@@ -186,8 +186,8 @@ void expect_each_element_once(const std::vector<double>& moved, const Setting& s
                     never, moved.size(), again));
 }
 
-void expect_right(const Setting& set, int64_t fence = 0) {
-  const Parcel result = run(set, fence);
+Parcel expect_right(const Setting& set, int64_t fence = 0) {
+  Parcel result = run(set, fence);
   const std::vector<double> moved = displacement(result, set);
   expect_each_element_once(moved, set);
   // 1 - beta2^step keeps four digits when it is computed in float: that is not a mistake here.
@@ -196,6 +196,7 @@ void expect_right(const Setting& set, int64_t fence = 0) {
                        expectation("the first moment", set, &State::m, 1e-5));
   lab::grading::expect(to_doubles(result.tensor("second_moment")),
                        expectation("the second moment", set, &State::v, 1e-5));
+  return result;
 }
 
 TEST(TaskC3, FirstUpdateIsOneLearningRate) { expect_right(setting(1, 6)); }
@@ -229,7 +230,18 @@ TEST(TaskC3, ArraysOfAllLengths) {
   for (int64_t count : {0, 1, 127, 128, 129, 1000}) expect_right(setting(2, count));
 }
 
-TEST(TaskC3, MoreElementsThanThreads) { expect_right(setting(1, 140'001)); }
+TEST(TaskC3, MoreElementsThanThreads) {
+  const Setting set = setting(1, 140'001);
+  const Parcel result = expect_right(set);
+  const double numbers = 4.0 * static_cast<double>(set.count());
+  expect_shared_work(
+      result, "",
+      {.limit = std::floor(numbers / 1000),
+       .lesson = "a few threads update all: each element is to have a thread of its own, as far as "
+                 "the grid goes; are there enough blocks, and does a thread begin at its number in "
+                 "the grid?",
+       .of_what = fmt::format("the four arrays together have {}", numbers)});
+}
 
 TEST(TaskC3, NothingElseIsWritten) { expect_right(setting(2, 300), 64); }
 

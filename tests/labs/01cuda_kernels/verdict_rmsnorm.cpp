@@ -157,6 +157,8 @@ void expect_right(const std::vector<Rows>& all, double epsilon, int64_t fence = 
   }
   expect_lengths(factors);
   expect_lengths(y);
+  for (size_t k = 0; k < all.size(); ++k)
+    expect_shared_row(result, fmt::format(".{}", k), all[k].columns());
 }
 
 TEST(TaskC1, RowsOfAllLengths) { expect_right(rows_of_all_lengths(5), 1e-5); }
