@@ -33,9 +33,10 @@ void broadcast_parameters(lab::LlamaStage& model, lab::ProcessGroup& world);
 ///   - are equally long: a rank with one step more would wait for the others for ever.
 ///
 /// The contracted share of rank r of n holds the positions r, r+n, r+2n, ... of `order`: then all
-/// ranks together read in a step what one process with n times the batch would read in it. Any
-/// other share with the three properties passes the test as well, if it depends on nothing but the
-/// arguments. If there are fewer sequences than ranks, all shares are empty.
+/// ranks together read in a step what one process with n times the batch would read in it, until
+/// the end of the epoch, where that process also reads what the shards leave out. Any other share
+/// with the three properties passes the test as well, if it depends on nothing but the arguments.
+/// If there are fewer sequences than ranks, all shares are empty.
 std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_size);
 
 /// Task 3 · Gradient aggregation: from the mean of each rank to the mean of all.
@@ -69,13 +70,15 @@ using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch
 /// average that must not exceed `max_gradient_norm` (0: do not clip).
 ///
 /// `microbatches`: this rank's own. Their number, and that of their targets, may differ from rank
-///     to rank; a rank without a single target takes part like all others.
+///     to rank; a rank without a single target, or without a microbatch, takes part like all
+///     others.
 ///
 /// The weights after it are those of one process that takes one step on the microbatches of all
 /// ranks, and the same on every rank, bit for bit, if they were so before. Nothing but gradients
 /// and the number of targets travels, in at most two all_reduces: each rank makes the same update
 /// of the same weights by itself, and the optimizer's state needs no message.
-/// Returns the mean cross-entropy over this rank's own targets, in nats, before the update.
+/// Returns the mean cross-entropy over this rank's own targets, in nats, before the update; 0 if it
+/// has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, LossFunction loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& world);

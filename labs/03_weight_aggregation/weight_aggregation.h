@@ -49,9 +49,9 @@ struct Aggregation {
 /// Task 3 · One step of local SGD: this rank's own optimizer step, then the average if it is due.
 ///
 /// The local step is lab 01's, on this rank's microbatches alone (lab01::train_step): the mean over
-/// its own targets, its own gradients, its own update. Nothing is sent unless the average is due;
-/// when it is, the ranks' weights *after* their updates are averaged. The optimizer's state stays
-/// with its rank.
+/// its own targets, its own gradients, its own update. Unless the average is due, nothing is sent
+/// and no rank waits for another, not even in a barrier; when it is, the ranks' weights *after*
+/// their updates are averaged. The optimizer's state stays with its rank.
 /// `step`: number of this step, counted from 1; the same on all ranks.
 /// The other arguments are lab01::train_step's; ranks differ in their microbatches, and may differ
 /// in their share.

@@ -54,12 +54,14 @@ using LossFunction = std::function<double(const lab::Tensor& logits, const lab::
 ///
 /// Works for every list that lab::validate accepts, in whatever order its passes come. Microbatch k
 /// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
-/// k have the tag k; an activation or gradient is [B, T, C], C = stage.config().dim. A message that
-/// is not posted is done when the next action begins. A posted one is begun in its place; its recv
-/// is waited for where the pass that reads it begins, its send when all actions are done. Tensors
-/// of messages under way must stay as they are.
-/// `microbatches`: of the same shapes on every rank. The first stage reads their tokens, the last
-///     one their targets, the others neither.
+/// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
+/// C = stage.config().dim. A send that is not posted is done when the next action begins; a posted
+/// one is begun in its place, and waited for when all actions are done. A recv that is not posted
+/// is done at the latest when the pass that reads it begins; a posted one is begun in its place,
+/// and waited for where that pass begins. (Any recv may be begun before its place, too.) Tensors of
+/// messages under way must stay as they are.
+/// `microbatches`: each of the same shape on every rank, though B and T may differ from one to the
+///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, with `total_targets`.
 /// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
 ///
@@ -86,7 +88,7 @@ using LossFunction = std::function<double(const lab::Tensor& logits, const lab::
 ///
 /// `schedule`: a program of m microbatches.
 /// `microbatches`: w * m of them, w >= 1; each wave runs the schedule on the next m. Throws
-///     lab::Error if their number is not such a multiple.
+///     lab::Error, before anything is done, if their number is not such a multiple.
 /// All waves together are one step: gradients of all microbatches add up, every target of the step
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
 /// process with the whole model that takes lab 01's train_step over the same microbatches.

@@ -96,6 +96,7 @@ void add_clipping_mistakes(const StepParts& p, const StepCase& c, const Numbers&
 
 std::string totals_in_words(const Parcel& result, const StepParts& p, size_t rank) {
   const Numbers totals = result.numbers("totals0");
+  if (p.counts[rank] == 0) return "this rank has no microbatch in this step";
   if (totals.empty()) return "the loss that is handed in was never called";
   std::string text = "loss was called with total_targets =";
   for (double total : totals) text += fmt::format(" {}", total);

@@ -42,7 +42,7 @@ void expect_own_losses(const std::vector<Parcel>& results, const StepParts& p) {
     const double right = p.combine_losses(own);
     Expected expected{.what = "the returned loss",
                       .values = {right},
-                      .tolerance = {kTolerance * std::abs(right)},
+                      .tolerance = {kTolerance * (right != 0 ? std::abs(right) : 1.0)},
                       .name = {},
                       .mistakes = {},
                       .if_not_finite =

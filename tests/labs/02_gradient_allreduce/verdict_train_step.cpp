@@ -72,10 +72,24 @@ TEST(Task4, EveryTargetCountsTheSame) { expect_first_step(unequal_targets(), glo
 
 TEST(Task4, MicrobatchesAndRanks) { expect_first_step(accumulated(), late(41)); }
 
+/// The gradients of the first step, and every rank's own loss: 0 where there is nothing to predict.
+void expect_gradients_and_losses(const StepCase& c, const GroupOptions& options) {
+  const StepParts p(c);
+  const std::vector<Parcel> results = run(c, options);
+  expect_gradients(results, p, c);
+  expect_own_losses(results, p);
+}
+
 TEST(Task4, ARankWithoutTargetsTakesPart) {
   StepCase c = unequal_targets();
   c.microbatches[1] = {tokens({1}, 53)};  // a single token: nothing to predict
-  expect_first_step(c, late(47));
+  expect_gradients_and_losses(c, late(47));
+}
+
+TEST(Task4, ARankWithoutMicrobatchesTakesPart) {
+  StepCase c = unequal_targets();
+  c.microbatches[1] = {};
+  expect_gradients_and_losses(c, late(48));
 }
 
 TEST(Task4, LeftoverGradientsDoNotMatter) {

@@ -67,6 +67,17 @@ Parcel run_aggregation_due(const Parcel& input) {
   return result;
 }
 
+/// Messages and collectives that this rank has begun so far.
+double operations_of(ProcessGroup& world) {
+  const lab::RankSnapshot now = world.recorder().snapshot();
+  uint64_t operations = 0;
+  for (size_t kind = 0; kind < now.traffic.size(); ++kind)
+    if (lab::is_message(static_cast<lab::OpKind>(kind)) ||
+        lab::is_collective(static_cast<lab::OpKind>(kind)))
+      operations += now.traffic[kind].operations;
+  return static_cast<double>(operations);
+}
+
 /// Several steps of task 3 on this rank's microbatches.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
   lab::LlamaStage model = tiny_model();
@@ -75,10 +86,12 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
                                 .share = input.number("share")};
   Parcel result;
   for (int step = 1; step <= static_cast<int>(input.number("steps")); ++step) {
+    const double before = operations_of(world);
     const double loss =
         train_step(model, *optimizer, microbatches(input, world.rank(), step),
                    lab01::causal_lm_loss, static_cast<float>(input.number("learning_rate")),
                    input.number("max_norm"), step, aggregation, world);
+    result.set(fmt::format("operations.{}", step), operations_of(world) - before);
     result.set(fmt::format("loss.{}", step), loss);
     result.set(fmt::format("updates.{}", step), static_cast<double>(optimizer->steps()));
     result.set(fmt::format("weights.{}", step), model.parameters().clone());

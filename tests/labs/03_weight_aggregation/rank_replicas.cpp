@@ -43,15 +43,19 @@ void average(const std::vector<Tensor>& tensors, const std::vector<double>& shar
   }
 }
 
-/// Loss and gradients of a rank's microbatches, before any update.
-double compute_gradients(lab::LlamaStage& model, const std::vector<lab::TokenBatch>& batches) {
+/// Loss and gradients of a rank's microbatches, before any update. `own_means`: every microbatch
+/// counts the same, by mistake.
+double compute_gradients(lab::LlamaStage& model, const std::vector<lab::TokenBatch>& batches,
+                         bool own_means) {
   int64_t targets = 0;
   for (const lab::TokenBatch& batch : batches) targets += batch.target_count();
+  const auto count = static_cast<int64_t>(batches.size());
   model.zero_gradients();
   double loss = 0;
   for (const lab::TokenBatch& batch : batches) {
     const Tensor logits = model.forward(batch);
-    loss += lab01::causal_lm_loss(logits, batch, targets);
+    loss +=
+        lab01::causal_lm_loss(logits, batch, own_means ? count * batch.target_count() : targets);
     model.backward(logits);
   }
   return loss;
@@ -102,6 +106,7 @@ Parcel run_replicas(const Parcel& input) {
   const std::vector<double> averages = input.numbers("averages");
   const bool average_first = input.number("average_first") != 0;
   const bool average_gradients = input.number("gradients") != 0;
+  const bool own_means = input.number("own_means") != 0;
   const auto rate = static_cast<float>(input.number("learning_rate"));
   const double max_norm = input.number("max_norm");
 
@@ -121,8 +126,8 @@ Parcel run_replicas(const Parcel& input) {
     const bool due = std::ranges::count(averages, step) > 0;
     if (due && average_first) average(weights, shares);
     for (size_t r = 0; r < replicas.size(); ++r) {
-      const double loss =
-          compute_gradients(replicas[r].model, microbatches(input, static_cast<int>(r), step));
+      const double loss = compute_gradients(
+          replicas[r].model, microbatches(input, static_cast<int>(r), step), own_means);
       result.set(fmt::format("loss.{}.{}", step, r), loss);
       if (max_norm > 0) lab::clip_gradients(replicas[r].model, max_norm);
       for (float& g : gradients[r].values())

@@ -32,6 +32,7 @@ void describe_parameters(const lab::LlamaStage& model, lab::grading::Parcel& res
 ///   "average_first"    1: before the local step of those steps, not after it
 ///   "gradient_scale"   factor of every gradient
 ///   "gradients"        1: the gradients are averaged, in every step, and not the weights
+///   "own_means"        1: every microbatch of a rank counts the same, whatever its targets
 /// Returns "start", and for every step s and rank r "weights.s.r" and "loss.s.r".
 lab::grading::Parcel run_replicas(const lab::grading::Parcel& input);
 

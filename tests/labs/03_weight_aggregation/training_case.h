@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,16 +24,18 @@ struct Case {
   double learning_rate = 0.1;
   double max_norm = 0;
   int microbatches = 1;
-  /// Tokens of the row of each rank; the rest is padding.
+  /// Tokens of the rows of each rank's first microbatch; the rest is padding.
   std::vector<int64_t> lengths = {8, 8, 8};
 
   size_t ranks() const { return shares.size(); }
   int rounds() const { return steps / every; }
 };
 
+/// Later microbatches have fewer targets: else a mean of their means would be the mean.
 inline lab::TokenBatch tokens(const Case& c, int step, size_t rank, int microbatch) {
   const auto seed = static_cast<uint64_t>(100 * step + 10 * microbatch) + rank;
-  return lab01::random_tokens({c.lengths[rank], c.lengths[rank]}, /*length=*/8, /*vocab=*/24, seed);
+  const int64_t row = std::max<int64_t>(c.lengths[rank] - 3 * microbatch, 2);
+  return lab01::random_tokens({row, row}, /*length=*/8, /*vocab=*/24, seed);
 }
 
 inline void add_settings(const Case& c, lab::grading::Parcel& parcel) {
@@ -68,6 +71,7 @@ struct Plan {
   bool average_first = false;
   double gradient_scale = 1;
   bool gradients = false;  // in the place of the weights, in every step
+  bool own_means = false;  // of a rank's microbatches, in the place of the mean over its targets
 };
 
 /// The input of the scenario `replicas` (rank_replicas.h).
@@ -80,6 +84,7 @@ inline lab::grading::Parcel replicas_input(const Case& c, const Plan& plan) {
   input.set("average_first", plan.average_first ? 1 : 0);
   input.set("gradient_scale", plan.gradient_scale);
   input.set("gradients", plan.gradients ? 1 : 0);
+  input.set("own_means", plan.own_means ? 1 : 0);
   return input;
 }
 

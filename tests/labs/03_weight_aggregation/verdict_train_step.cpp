@@ -163,6 +163,9 @@ std::vector<WrongPlan> wrong_plans(const Case& c) {
        "the weights are added up, not averaged: hand on aggregation.share"},
       {with([&](Plan& p) { p.shares = scaled(c.shares, 1 / ranks); }),
        "averaged twice: the share is divided by the number of ranks as well"},
+      {with([](Plan& p) { p.own_means = true; }),
+       "a mean of the means of a rank's own microbatches: all its targets count the same, in "
+       "whichever microbatch they are"},
   };
 }
 
@@ -195,6 +198,20 @@ uint64_t bytes_sent(const Parcel& result) {
         lab::OpKind::kAllGather, lab::OpKind::kReduceScatter, lab::OpKind::kSend})
     bytes += lab::grading::traffic_of(result, kind).bytes;
   return bytes;
+}
+
+/// Between averages a rank waits for nobody: not even in a barrier, which has no bytes.
+void expect_silence_between_averages(const Case& c, const std::vector<Parcel>& results) {
+  for (size_t r = 0; r < c.ranks(); ++r)
+    for (int step = 1; step <= c.steps; ++step) {
+      const auto operations = results[r].number(fmt::format("operations.{}", step));
+      if (step % c.every == 0 || operations == 0) continue;
+      stop(
+          fmt::format("rank {} takes part in {} messages or collectives in step {}, with every = "
+                      "{}: no average is due, so it should be in none, not even a barrier. Whoever "
+                      "meets the others in every step is as slow as the slowest in every step",
+                      r, operations, step, c.every));
+    }
 }
 
 void expect_traffic(const Case& c, size_t weights, const std::vector<Parcel>& results) {
@@ -278,6 +295,7 @@ void expect_training(const Case& c) {
   expect_equal_replicas(c, results);
   expect_losses(c, right, results);
   expect_traffic(c, model.start.size(), results);
+  expect_silence_between_averages(c, results);
 }
 
 TEST(Task3, OneStepIsAveraged) { expect_training({}); }
@@ -301,6 +319,10 @@ TEST(Task3, ClipsItsOwnGradientsOverItsOwnMicrobatches) {
                    .max_norm = 0.5,
                    .microbatches = 2,
                    .lengths = {8, 5}});
+}
+
+TEST(Task3, EveryTargetOfARankCountsTheSame) {
+  expect_training({.steps = 2, .every = 2, .microbatches = 3, .lengths = {8, 8, 5}});
 }
 
 TEST(Task3, OneRankAloneIsLab01) { expect_training({.shares = {1.0}, .steps = 3, .every = 2}); }

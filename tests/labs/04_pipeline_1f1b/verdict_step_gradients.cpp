@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,19 @@ void add_clipping_mistakes(const StepOracle& oracle, const StepCase& c, size_t r
        "clipped by the sum of the stages' norms: add their squares, then take the root"});
 }
 
+/// Another divisor of the loss, and nothing that makes up for it. Clipping may hide it.
+void add_divided_otherwise(const StepOracle& oracle, const StepCase& c, size_t rank,
+                           const Divisor& divisor, const Numbers& got, Expected& expected) {
+  if (divisor.words.empty()) return;
+  Numbers whole = oracle.unclipped();
+  for (double& g : whole) g *= divisor.factor();
+  Expected scaled = expected;
+  scaled.values = oracle.layout.part(clipped(whole, norm(whole), c.max_norm), rank);
+  for (double& tolerance : scaled.tolerance) tolerance *= std::max(1.0, divisor.factor());
+  if (lab::grading::difference(got, scaled).empty())
+    expected.mistakes.push_back({got, divisor.words});
+}
+
 void add_mistakes(const StepOracle& oracle, const StepCase& c, size_t rank, Expected& expected) {
   if (c.leftover != 0) {
     Numbers with_leftover = expected.values;
@@ -69,6 +83,7 @@ void expect_gradients(const std::vector<Parcel>& results, const StepOracle& orac
   const Numbers whole = oracle.whole("gradients.0");
   const double allowed = kTolerance * lab::grading::largest_magnitude(whole);
   const std::vector<Numbers> got = pipeline_tests::tensors_of(results, "gradients.0");
+  const Divisor divisor(results, c, 0);
   const auto expected_gradients = [&](size_t rank) {
     Expected expected{.what = "the gradients that the optimizer got",
                       .values = oracle.layout.part(whole, rank),
@@ -76,12 +91,19 @@ void expect_gradients(const std::vector<Parcel>& results, const StepOracle& orac
                       .name = [&, rank](size_t i) { return oracle.layout.name(rank, i); },
                       .mistakes = {},
                       .if_not_finite = ""};
-    if (!lab::grading::difference(got[rank], expected).empty())
-      add_mistakes(oracle, c, rank, expected);
+    if (lab::grading::difference(got[rank], expected).empty()) return expected;
+    add_divided_otherwise(oracle, c, rank, divisor, got[rank], expected);
+    add_mistakes(oracle, c, rank, expected);
     return expected;
   };
+  std::function<std::string(size_t)> details;
+  if (!divisor.words.empty())
+    details = [&](size_t) {
+      return fmt::format("loss was called with total_targets = {}; the batch has {}", divisor.got,
+                         divisor.right);
+    };
   pipeline_tests::expect_on_every_rank(got, pipeline_tests::Blame::kFromTheFirst,
-                                       expected_gradients);
+                                       expected_gradients, details);
 }
 
 }  // namespace lab04

@@ -63,24 +63,28 @@ void expect_one_loss(const std::vector<Parcel>& results, const StepCase& c) {
     if (totals.size() != 1)
       stop(fmt::format("rank {}, the last stage, calls loss {} times in a step: it should be once",
                        last, totals.size()));
-    const lab::TokenBatch batch = c.batch(step);
-    const auto right = static_cast<double>(batch.target_count());
-    if (totals[0] == right) continue;
-    const double positions = static_cast<double>(batch.batch * batch.length);
-    const double unpadded = static_cast<double>(batch.batch * (batch.length - 1));
-    stop(fmt::format(
-        "loss was given {} as total_targets, the batch has {}: {}", totals[0], right,
-        totals[0] == positions || totals[0] == unpadded
-            ? "the first token of a row is no target, and padding is none; batch.target_count() "
-              "knows"
-            : "batch.target_count() knows"));
   }
+}
+
+Divisor::Divisor(const std::vector<Parcel>& results, const StepCase& c, int step)
+    : got(results.back().numbers(entry("totals", step))[0]),
+      right(static_cast<double>(c.batch(step).target_count())) {
+  if (got == right) return;
+  const lab::TokenBatch batch = c.batch(step);
+  const auto positions = static_cast<double>(batch.batch * batch.length);
+  const auto unpadded = static_cast<double>(batch.batch * (batch.length - 1));
+  words = fmt::format(
+      "loss was given {} as total_targets, the batch has {}: {}", got, right,
+      got == positions || got == unpadded
+          ? "the first token of a row is no target, and padding is none; batch.target_count() knows"
+          : "batch.target_count() knows");
 }
 
 void expect_losses(const std::vector<Parcel>& results, const StepOracle& oracle,
                    const StepCase& c) {
   for (int step = 0; step < c.steps; ++step) {
     const double right = oracle.parcel.number(entry("loss", step));
+    const Divisor divisor(results, c, step);
     for (size_t rank = 0; rank < results.size(); ++rank) {
       const double got = results[rank].number(entry("loss", step));
       const bool last = rank + 1 == results.size();
@@ -89,15 +93,18 @@ void expect_losses(const std::vector<Parcel>& results, const StepOracle& oracle,
             fmt::format("rank {} returns a loss of {:.6g}: only the last stage has one; the "
                         "others return 0",
                         rank, got));
-      if (last)
-        lab::grading::expect(got, {.what = fmt::format("the loss that rank {} returns", rank),
-                                   .values = {right},
-                                   .tolerance = {kTolerance * right * (step > 0 ? 100 : 1)},
-                                   .name = {},
-                                   .mistakes = {{{0},
-                                                 "the last stage returns a loss of 0: return what "
-                                                 "loss returned"}},
-                                   .if_not_finite = ""});
+      if (!last) continue;
+      Expected expected{
+          .what = fmt::format("the loss that rank {} returns", rank),
+          .values = {right},
+          .tolerance = {kTolerance * right * (step > 0 ? 100 : 1)},
+          .name = {},
+          .mistakes = {{{0}, "the last stage returns a loss of 0: return what loss returned"}},
+          .if_not_finite = ""};
+      if (!divisor.words.empty())
+        expected.mistakes.push_back(
+            {{right * divisor.factor()}, fmt::format("{}: {}", expected.what, divisor.words)});
+      lab::grading::expect(got, expected);
     }
   }
 }

@@ -3,8 +3,10 @@
 
 #include "common/comm/sim/simulation.h"
 #include "common/tensor/parallel.h"
+#include "common/train/recorded_timeline.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/05_microbatches/microbatches.h"
+#include "tests/labs/05_microbatches/operation.h"
 #include "tests/labs/05_microbatches/rank_scenarios.h"
 #include "tests/labs/05_microbatches/rank_stage.h"
 #include "tests/labs/05_microbatches/tiny_pipeline.h"
@@ -19,14 +21,20 @@ using lab::grading::Parcel;
 
 namespace {
 
-/// What a stage keeps of one microbatch.
-size_t bytes_of_one(const ProcessGroup& world, const TokenBatch& microbatch) {
+/// What a stage keeps of each microbatch.
+std::vector<double> bytes_of_each(const ProcessGroup& world,
+                                  const std::vector<TokenBatch>& microbatches) {
   lab::LlamaStage stage = tiny_stage(world.rank(), world.size());
-  if (world.rank() == 0)
-    stage.forward(microbatch);
-  else
-    stage.forward(Tensor::zeros({microbatch.batch, microbatch.length, pipeline_tests::kDim}));
-  return stage.activation_bytes();
+  std::vector<double> bytes;
+  for (const TokenBatch& microbatch : microbatches) {
+    if (world.rank() == 0)
+      stage.forward(microbatch);
+    else
+      stage.forward(Tensor::zeros({microbatch.batch, microbatch.length, pipeline_tests::kDim}));
+    bytes.push_back(static_cast<double>(stage.activation_bytes()));
+    stage.discard();
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -36,6 +44,7 @@ Parcel run_wave(const Parcel& input, ProcessGroup& world) {
   const std::vector<TokenBatch> microbatches = microbatches_of(input);
   lab::LlamaStage stage = tiny_stage(world.rank(), world.size());
   pipeline_tests::fill_gradients(stage, static_cast<float>(input.number("leftover")));
+  lab::record_passes(stage, world.recorder());
 
   std::vector<double> totals;
   std::vector<double> order;  // of the microbatches that the loss is asked about
@@ -57,9 +66,10 @@ Parcel run_wave(const Parcel& input, ProcessGroup& world) {
   result.set("order", order);
   result.set("gradients", pipeline_tests::packed(stage, stage.gradients()));
   result.set("peak_bytes", static_cast<double>(stage.peak_activation_bytes()));
-  result.set("bytes_of_one", static_cast<double>(bytes_of_one(world, microbatches[0])));
+  result.set("bytes_of_each", bytes_of_each(world, microbatches));
   result.set("in_flight_bytes", static_cast<double>(stage.activation_bytes()));
   result.set("messages", messages_of(world));
+  result.set("operations", to_numbers(world.recorder().history()));
   return result;
 }
 

@@ -19,7 +19,7 @@ using lab::grading::Parcel;
 namespace {
 
 constexpr double kTolerance = 1e-6;
-constexpr int64_t kLength = 8;  // T of all microbatches
+constexpr int64_t kLength = 8;  // T of microbatches of one shape
 
 }  // namespace
 
@@ -36,6 +36,17 @@ std::vector<TokenBatch> unequal_microbatches(int count) {
   for (int k = 0; k < count; ++k)
     batches.push_back(lab01::random_tokens({2 + (3 * k) % 7, kLength - (2 * k) % 5}, kLength,
                                            pipeline_tests::kVocab, 600 + static_cast<uint64_t>(k)));
+  return batches;
+}
+
+std::vector<TokenBatch> shaped_microbatches(int count) {
+  std::vector<TokenBatch> batches;
+  for (int k = 0; k < count; ++k) {
+    const int64_t length = kLength - (2 * k) % 5;
+    const std::vector<int64_t> rows(static_cast<size_t>(1 + (k + 1) % 3), length);
+    batches.push_back(
+        lab01::random_tokens(rows, length, pipeline_tests::kVocab, 700 + static_cast<uint64_t>(k)));
+  }
   return batches;
 }
 

@@ -9,9 +9,11 @@
 
 namespace lab05 {
 
-/// Rows of eight tokens, and rows of unequally many targets.
+/// Rows of eight tokens; rows of unequally many targets; unequally many rows, which differ in
+/// length from one microbatch to the next.
 std::vector<lab::TokenBatch> full_microbatches(int count);
 std::vector<lab::TokenBatch> unequal_microbatches(int count);
+std::vector<lab::TokenBatch> shaped_microbatches(int count);
 
 /// "microbatches", "microbatch0", ...
 void set_microbatches(lab::grading::Parcel& parcel, const std::vector<lab::TokenBatch>& batches);

@@ -55,8 +55,16 @@ TEST(Task4, OneForwardOneBackward) {
 
 TEST(Task4, EveryTargetCountsTheSame) {
   WaveCase c = wave(posted_one_f_one_b({3, 4}));
-  c.unequal = true;
+  c.differ_in = Microbatches::kTargets;
   expect_wave(c, late(46));
+}
+
+TEST(Task4, MicrobatchesOfDifferentShapes) {
+  for (const Schedule& schedule : {posted_one_f_one_b({3, 4}), random_program({2, 5}, 461)}) {
+    WaveCase c = wave(schedule);
+    c.differ_in = Microbatches::kShapes;
+    expect_wave(c, late(461));
+  }
 }
 
 TEST(Task4, AddsToTheGradients) {

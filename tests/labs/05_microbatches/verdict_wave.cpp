@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "common/tensor/error.h"
@@ -15,6 +16,33 @@ namespace lab05 {
 using lab::grading::Parcel;
 
 namespace {
+
+using Maker = std::vector<lab::TokenBatch> (*)(int count);
+
+Maker make(Microbatches differ_in) {
+  switch (differ_in) {
+    case Microbatches::kAlike:
+      return full_microbatches;
+    case Microbatches::kTargets:
+      return unequal_microbatches;
+    case Microbatches::kShapes:
+      return shaped_microbatches;
+  }
+  lab::fail("no such microbatches");
+}
+
+/// The most bytes of activations in flight that a list of actions implies.
+double most_bytes(const lab::ActionList& actions, const Numbers& bytes) {
+  double now = 0;
+  double most = 0;
+  for (const lab::Action& action : actions) {
+    const double own = bytes[static_cast<size_t>(action.microbatch)];
+    if (action.kind == lab::ActionKind::kForward) now += own;
+    if (action.kind == lab::ActionKind::kBackward) now -= own;
+    most = std::max(most, now);
+  }
+  return most;
+}
 
 std::string numbers_in_words(const Numbers& numbers) {
   std::string words;
@@ -31,17 +59,16 @@ std::string wrong_course(const std::vector<Parcel>& results, const WaveCase& c) 
 }  // namespace
 
 std::vector<lab::TokenBatch> WaveCase::microbatches() const {
-  return unequal ? unequal_microbatches(schedule.microbatches)
-                 : full_microbatches(schedule.microbatches);
+  return make(differ_in)(schedule.microbatches);
 }
 
 Parts WaveCase::parts() const {
   constexpr int kMost = 8;
   const auto count = static_cast<size_t>(schedule.microbatches);
   lab::require(count <= kMost, "a wave of the tests has at most {} microbatches", kMost);
-  static const Parts full(full_microbatches(kMost), kStepTargets);
-  static const Parts uneven(unequal_microbatches(kMost), kStepTargets);
-  return (unequal ? uneven : full).first(count);
+  static std::map<Microbatches, Parts> all;
+  const auto known = all.try_emplace(differ_in, make(differ_in)(kMost), kStepTargets).first;
+  return known->second.first(count);
 }
 
 std::vector<Parcel> WaveCase::inputs() const {
@@ -77,14 +104,13 @@ std::string wrong_calls(const std::vector<Parcel>& results, const WaveCase& c) {
 
 std::string wrong_memory(const std::vector<Parcel>& results, const WaveCase& c) {
   for (size_t r = 0; r < results.size(); ++r) {
-    const int most = most_in_flight(c.schedule.stages[r]);
+    const double most = most_bytes(c.schedule.stages[r], results[r].numbers("bytes_of_each"));
     const double peak = results[r].number("peak_bytes");
-    const double one = results[r].number("bytes_of_one");
-    if (peak != most * one)
+    if (peak != most)
       return fmt::format(
-          "rank {} keeps the activations of up to {:g} microbatches ({} bytes); its "
-          "actions have {} in flight: is every pass done in its place?",
-          r, peak / one, peak, most);
+          "rank {} keeps up to {} bytes of activations; its actions have {} microbatches in flight "
+          "at most, {} bytes: is every pass done in its place?",
+          r, peak, most_in_flight(c.schedule.stages[r]), most);
     if (results[r].number("in_flight_bytes") != 0)
       return fmt::format(
           "rank {} still keeps {} bytes of activations: a forward without its "
@@ -99,6 +125,7 @@ void expect_wave(const WaveCase& c, const lab::grading::GroupOptions& options) {
   if (const std::string wrong = wrong_course(results, c); !wrong.empty()) lab::grading::stop(wrong);
   expect_numbers(results, c);
   if (const std::string wrong = wrong_memory(results, c); !wrong.empty()) lab::grading::stop(wrong);
+  if (const std::string wrong = wrong_waits(results, c); !wrong.empty()) lab::grading::stop(wrong);
 }
 
 void expect_wave_like(const WaveCase& simple, const WaveCase& c, const std::string& why,

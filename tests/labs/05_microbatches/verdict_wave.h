@@ -13,10 +13,13 @@ namespace lab05 {
 /// The targets of the step, more than any wave has, as if others were to follow.
 inline constexpr int64_t kStepTargets = 200;
 
+/// In what microbatches of a wave differ, besides their tokens.
+enum class Microbatches { kAlike, kTargets, kShapes };
+
 struct WaveCase {
   lab::Schedule schedule;
-  bool unequal = false;  // unequally many targets per microbatch
-  float leftover = 0;    // in every gradient before
+  Microbatches differ_in = Microbatches::kAlike;
+  float leftover = 0;  // in every gradient before
 
   std::vector<lab::TokenBatch> microbatches() const;
   /// Of those microbatches. Computed once for all cases.
@@ -35,11 +38,14 @@ std::vector<lab::grading::Parcel> run_wave(const WaveCase& c,
 std::string wrong_messages(const std::vector<lab::grading::Parcel>& results, const WaveCase& c);
 /// That the loss was called where and for what it should be.
 std::string wrong_calls(const std::vector<lab::grading::Parcel>& results, const WaveCase& c);
+/// That no pass and no send begins before an earlier send that is not posted is done. Recvs may
+/// begin earlier than their place, so they are not asked about.
+std::string wrong_waits(const std::vector<lab::grading::Parcel>& results, const WaveCase& c);
 /// That as many activations were kept as the schedule implies, and none is left.
 std::string wrong_memory(const std::vector<lab::grading::Parcel>& results, const WaveCase& c);
 
-/// Runs it, and ends the test as failed unless messages, calls of the loss, gradients, losses and
-/// memory are right on all ranks.
+/// Runs it, and ends the test as failed unless messages, calls of the loss, gradients, losses,
+/// memory and waiting are right on all ranks.
 void expect_wave(const WaveCase& c, const lab::grading::GroupOptions& options);
 
 /// That a wave whose simpler form is right is right as well; else the message begins with `why`.

@@ -41,14 +41,15 @@ std::vector<Message> messages_of(const Parcel& result) {
 }
 
 std::vector<Message> messages_in(const WaveCase& c, int rank) {
-  const lab::TokenBatch batch = c.microbatches()[0];
-  const auto bytes =
-      static_cast<double>(batch.batch * batch.length * pipeline_tests::kDim) * sizeof(float);
+  const std::vector<lab::TokenBatch> microbatches = c.microbatches();
   std::vector<Message> messages;
   for (const Action& action : c.schedule.stages[static_cast<size_t>(rank)]) {
     if (!is_message(action.kind)) continue;
     const bool before =
         action.kind == ActionKind::kRecvActivation || action.kind == ActionKind::kSendGradient;
+    const lab::TokenBatch& batch = microbatches[static_cast<size_t>(action.microbatch)];
+    const auto bytes =
+        static_cast<double>(batch.batch * batch.length * pipeline_tests::kDim) * sizeof(float);
     messages.push_back(
         {!is_send(action.kind), before ? rank - 1 : rank + 1, action.microbatch, bytes});
   }
@@ -88,8 +89,11 @@ std::string compare_messages(int rank, const std::vector<Message>& got,
             "rank {} {} {} with the tags {}; the microbatches are {}: the tag of a "
             "message is its microbatch",
             rank, verb, way, tags_in_words(some), tags_in_words(wanted));
-      return fmt::format("rank {} {} {} bytes {}, an activation or gradient has {}: [B, T, C]",
-                         rank, verb, some[0].bytes, way, wanted[0].bytes);
+      const auto differs = std::ranges::mismatch(some, wanted);
+      return fmt::format(
+          "rank {} {} {} bytes {} with tag {}, an activation or gradient of that microbatch has "
+          "{}: [B, T, C]",
+          rank, verb, differs.in1->bytes, way, differs.in1->tag, differs.in2->bytes);
     }
   return "";
 }

@@ -121,7 +121,7 @@ std::vector<Mistake> mistakes(const std::vector<Parcel>& results, const WaveCase
     add(divided_on_the_way(results, p, on_the_last),
         "every stage divides what it hands on by the number of microbatches: the loss has done "
         "that for all of them");
-  if (p.count() > 1)
+  if (p.count() > 1 && c.differ_in != Microbatches::kShapes)  // others cannot be mixed up
     for (const MixUp& mix_up : mix_ups(p.count())) add(mixed_up(c, mix_up), mix_up.message);
   return all;
 }
