@@ -104,9 +104,9 @@ Work& Work::operator=(Work&& other) noexcept {
 Work::~Work() {
   if (impl_ == nullptr || impl_->transfer == nullptr) return;
   // The transport still reads or writes the tensor: keep both as long as the group lives.
-  ProcessGroup::Impl& group = *impl_->group;
-  impl_->group.reset();
-  group.forgotten.push_back(std::move(impl_));
+  // This may be the last owner of the group, which must not end before the line that uses it.
+  const std::shared_ptr<ProcessGroup::Impl> group = std::move(impl_->group);
+  group->forgotten.push_back(std::move(impl_));
 }
 
 void Work::wait() {

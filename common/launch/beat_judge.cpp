@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "common/launch/job_keys.h"
 #include "common/launch/process_state.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr std::chrono::milliseconds kFailurePatience{1500};
 // A rank whose last beat is older than this may turn out to be silent.
 constexpr auto kOverdue = 5 * BeatJudge::kBeat;
+// From one look to the next. What is beyond it, this process has stood still itself.
+constexpr std::chrono::milliseconds kLongestBreak{500};
 
 }  // namespace
 
@@ -37,6 +40,15 @@ BeatJudge::BeatJudge(Store& store, const FlightRecorder& own, int rank,
     heard_[i].snapshot.rank = static_cast<int>(i);
     heard_[i].snapshot.pid = identities_[i].pid;
   }
+}
+
+/// What the others have said meanwhile is heard only now; where rank 0 serves the store, they could
+/// not even say it.
+void BeatJudge::forget_standstill() {
+  const auto now = Clock::now();
+  const auto gap = now - std::exchange(last_look_, now);
+  if (gap <= kLongestBreak) return;
+  for (Heard& heard : heard_) heard.at += gap - kLongestBreak;
 }
 
 void BeatJudge::listen(int rank) {
@@ -61,7 +73,7 @@ void BeatJudge::listen(int rank) {
   if (heard.snapshot.left) heard.snapshot.status = 0;
 }
 
-BeatJudge::Fate BeatJudge::fate_of(int rank) const {
+BeatJudge::Fate BeatJudge::fate_of(int rank) {
   if (rank == rank_) return {};
   if (const auto text = store_.try_get(job_keys::ended(rank))) {
     const int status = std::stoi(*text);
@@ -69,11 +81,15 @@ BeatJudge::Fate BeatJudge::fate_of(int rank) const {
     return {RankFate::kExited, WEXITSTATUS(status)};
   }
   const RankIdentity& identity = identities_[static_cast<size_t>(rank)];
-  const Heard& heard = heard_[static_cast<size_t>(rank)];
+  Heard& heard = heard_[static_cast<size_t>(rank)];
   if (identity.space == identities_[static_cast<size_t>(rank_)].space) {
     const ProcessState state = process_state(identity.pid);
     if (state == ProcessState::kGone) return {RankFate::kExited};
     if (state == ProcessState::kStopped) return {RankFate::kStopped};
+    if (state == ProcessState::kTraced) {
+      heard.at = Clock::now();
+      return {};
+    }
   }
   const auto silence = Clock::now() - heard.at;
   if (heard.snapshot.left || silence <= kSilence) return {};
@@ -82,6 +98,7 @@ BeatJudge::Fate BeatJudge::fate_of(int rank) const {
 }
 
 std::optional<Diagnosis> BeatJudge::look() {
+  forget_standstill();
   std::vector<RankSnapshot> now;
   for (size_t i = 0; i < heard_.size(); ++i) {
     listen(static_cast<int>(i));

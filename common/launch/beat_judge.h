@@ -20,7 +20,8 @@ std::string encode_beat(uint64_t number, const RankSnapshot& snapshot);
 
 /// Runs in rank 0. A rank on this machine is known to have ended or stopped from the kernel; of one
 /// elsewhere, the launcher of its host may say that it has failed (job_keys::ended), else it is
-/// known to be silent when its beats stay away.
+/// known to be silent when its beats stay away. While a debugger holds a rank on this machine, or
+/// rank 0 itself, the time does not count.
 class BeatJudge {
  public:
   static constexpr std::chrono::milliseconds kBeat{200};
@@ -43,12 +44,13 @@ class BeatJudge {
     RankSnapshot snapshot;
   };
 
+  void forget_standstill();
   void listen(int rank);
   struct Fate {
     RankFate fate = RankFate::kRunning;
     int status = -1;  // not known
   };
-  Fate fate_of(int rank) const;
+  Fate fate_of(int rank);
   std::optional<Diagnosis> failure();
   bool is_somebody_overdue() const;
 
@@ -57,6 +59,7 @@ class BeatJudge {
   int rank_;
   std::vector<RankIdentity> identities_;
   std::vector<Heard> heard_;
+  Clock::time_point last_look_ = Clock::now();
   Judge judge_;
   std::optional<Clock::time_point> failure_since_;
   MeetingJudge meetings_;

@@ -18,6 +18,7 @@
 
 #include "common/launch/oversight.h"
 #include "common/launch/prefix_output.h"
+#include "common/launch/rank_list.h"
 #include "common/launch/signal_queue.h"
 
 namespace lab {
@@ -28,8 +29,8 @@ using std::chrono::milliseconds;
 
 constexpr int kPollMilliseconds = 20;
 constexpr milliseconds kBetweenLooks{200};
-constexpr milliseconds kAfterTerm{2000};       // from SIGTERM to SIGKILL
-constexpr milliseconds kAfterInterrupt{7000};  // for a checkpoint
+constexpr milliseconds kAfterTerm{2000};   // from SIGTERM to SIGKILL
+constexpr milliseconds kSilentWait{2000};  // for ranks that write a checkpoint
 
 class Launch {
  public:
@@ -52,6 +53,7 @@ class Launch {
       if (broken_output_ && !interrupted_) interrupt(SIGTERM);
       look();
       end_overdue();
+      tell_what_is_awaited();
       wait_for_news();
     }
     for (const auto& output : outputs_) output->finish(signals_.descriptor());
@@ -101,11 +103,18 @@ class Launch {
       }
       const bool known = std::ranges::count(ranks_.failed, i) > 0;
       if (known || exit_code_of(child.wait_status()) == 0) continue;
-      if (ending_ || interrupted_) continue;  // this launcher's doing
+      if (ending_ || was_told_to_end(child)) continue;  // this launcher's doing
       ranks_.failed.push_back(i);
       if (!ranks_.failed_at) ranks_.failed_at = Clock::now();
     }
     return any_running;
+  }
+
+  /// By a signal that this launcher, or that of another host, has passed on; be it after a
+  /// checkpoint.
+  bool was_told_to_end(const ChildProcess& child) const {
+    const int code = exit_code_of(child.wait_status());
+    return interrupted_ != 0 && (code == 128 + SIGINT || code == 128 + SIGTERM);
   }
 
   void pass_on_outputs() {
@@ -122,11 +131,21 @@ class Launch {
     }
   }
 
+  /// How long a step takes, and so how long it is to its checkpoint, only the user can know.
   void interrupt(int signal) {
     interrupted_ = signal;
     for (const auto& child : ranks_.children) child->send_signal(signal);
-    kill_at_ = std::min(kill_at_, Clock::now() + kAfterInterrupt);
+    tell_at_ = Clock::now() + kSilentWait;
   }
+
+  void tell_what_is_awaited() {
+    if (ending_ || Clock::now() < tell_at_) return;
+    tell_at_ = Clock::time_point::max();
+    say(fmt::format("waiting for the step to end; {} to kill\n",
+                    interrupted_ == SIGINT ? "Ctrl-C again" : "a second signal"));
+  }
+
+  void say(const std::string& line) { write_all(STDERR_FILENO, line, signals_.descriptor()); }
 
   void look() {
     if (ending_ || Clock::now() < next_look_) return;
@@ -146,8 +165,17 @@ class Launch {
 
   void end_overdue() {
     if (Clock::now() < kill_at_) return;
+    kill_at_ = Clock::time_point::max();
     ending_ = true;
-    for (const auto& child : ranks_.children) child->end();
+    std::vector<int> killed;
+    for (size_t i = 0; i < ranks_.children.size(); ++i) {
+      ChildProcess& child = *ranks_.children[i];
+      if (child.running()) killed.push_back(ranks_.first + static_cast<int>(i));
+      child.end();
+    }
+    if (interrupted_ != 0 && !killed.empty())
+      say(fmt::format("killed before they could write a checkpoint of this step: {}\n",
+                      rank_list(killed)));
   }
 
   void wait_for_news() {
@@ -158,8 +186,13 @@ class Launch {
   }
 
   int report() {
-    if (interrupted_) return broken_output_ ? 128 + SIGPIPE : 128 + interrupted_;
-    return oversight_->report(ranks_);
+    if (interrupted_ == 0) return oversight_->report(ranks_);
+    // Where the signal has killed ranks, what the others met with is its consequence.
+    const bool tore = std::ranges::any_of(ranks_.children, [&](const auto& child) {
+      return WIFSIGNALED(child->wait_status()) && WTERMSIG(child->wait_status()) == interrupted_;
+    });
+    if (!tore && (!ranks_.failed.empty() || ranks_.ended_others)) oversight_->report(ranks_);
+    return 128 + (broken_output_ ? SIGPIPE : interrupted_);
   }
 
   SignalQueue signals_;  // before any thread
@@ -173,6 +206,7 @@ class Launch {
   bool ending_ = false;         // the ranks that still run are being ended
   int interrupted_ = 0;         // the signal
   bool broken_output_ = false;  // nobody reads what the ranks say
+  Clock::time_point tell_at_ = Clock::time_point::max();
   Clock::time_point kill_at_ = Clock::time_point::max();
 };
 

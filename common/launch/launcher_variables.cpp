@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "common/train/main_guard.h"
+#include "common/tensor/usage_error.h"
 
 namespace lab {
 namespace {

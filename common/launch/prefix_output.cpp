@@ -19,13 +19,16 @@ namespace {
 constexpr int kReadsPerCall = 64;
 constexpr size_t kLongestLine = 64 << 10;
 
-/// False if nobody reads any more. A pipe that is ready takes PIPE_BUF bytes at once.
+}  // namespace
+
+// A pipe that is ready takes PIPE_BUF bytes at once.
 bool write_all(int target, const std::string& text, int stop) {
   for (size_t at = 0; at < text.size();) {
     std::array<pollfd, 2> ready{pollfd{target, POLLOUT, 0}, pollfd{stop, POLLIN, 0}};
     if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return true;
     if ((ready[0].revents & POLLERR) != 0) return false;
     if ((ready[0].revents & POLLOUT) == 0) {
+      if (ready[0].revents != 0) return false;  // hung up, or closed
       if ((ready[1].revents & POLLIN) != 0) return true;
       continue;
     }
@@ -36,8 +39,6 @@ bool write_all(int target, const std::string& text, int stop) {
   }
   return true;
 }
-
-}  // namespace
 
 PrefixOutput::PrefixOutput(std::string prefix, int target)
     : prefix_(std::move(prefix)), target_(target) {

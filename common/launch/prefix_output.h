@@ -5,6 +5,11 @@
 
 namespace lab {
 
+/// Writes all of the text, without a signal if SIGPIPE is blocked. False if nobody reads the target
+/// any more. Gives up as soon as `stop` is readable while the target takes no more: a terminal that
+/// is held must not keep Ctrl-C waiting.
+bool write_all(int target, const std::string& text, int stop);
+
 /// A pipe. What a process writes into it comes out, line by line, behind a prefix.
 class PrefixOutput {
  public:
@@ -21,8 +26,7 @@ class PrefixOutput {
   int reading_end() const { return reading_; }
 
   /// Passes on the whole lines that are there, a megabyte at most, without waiting for more. False
-  /// if nobody reads the target any more. Gives up, and drops lines, as soon as `stop` is readable
-  /// while the target takes no more: a terminal that is held must not keep Ctrl-C waiting.
+  /// if nobody reads the target any more. Drops lines where write_all gives up.
   bool pass_on(int stop);
   /// The same, and a last line that has no end, when the process is gone.
   bool finish(int stop);

@@ -22,6 +22,8 @@ ProcessState process_state(int64_t pid) {
       return ProcessState::kGone;
     case 'T':
       return ProcessState::kStopped;
+    case 't':
+      return ProcessState::kTraced;
     default:
       return ProcessState::kRunning;
   }

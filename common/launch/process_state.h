@@ -8,7 +8,8 @@ namespace lab {
 
 enum class ProcessState {
   kRunning,  // or sleeping
-  kStopped,  // SIGSTOP, Ctrl-Z; not by a debugger: who looks at a rank does not want its job ended
+  kStopped,  // SIGSTOP, Ctrl-Z
+  kTraced,   // by a debugger: who looks at a rank does not want its job ended
   kGone,     // has ended, even if nobody has reaped it yet
 };
 

@@ -7,7 +7,7 @@
 
 #include "common/comm/flight_recorder.h"
 #include "common/launch/launcher_variables.h"
-#include "common/train/main_guard.h"
+#include "common/tensor/usage_error.h"
 
 namespace lab {
 namespace {

@@ -53,8 +53,8 @@ using GetVariable = std::function<const char*(const char*)>;
 
 /// Reads options, then variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT (torchrun
 /// and this workbook's launcher), OMPI_COMM_WORLD_* and PMI_* (mpirun), SLURM_* (srun). With none
-/// of them: rank 0 of 1. Throws UsageError (common/train/main_guard.h) in one line for what is out
-/// of range, incomplete, or contradicts itself: world size 0, rank >= size, --rank unlike RANK.
+/// of them: rank 0 of 1. Throws UsageError (common/tensor/usage_error.h) in one line for what is
+/// out of range, incomplete, or contradicts itself: world size 0, rank >= size, --rank unlike RANK.
 ///
 /// Where nobody says MASTER_ADDR, it is 127.0.0.1 if all ranks are on one machine, or the first
 /// host of srun's list, else an error. Where nobody says MASTER_PORT, it is kDefaultMasterPort, or

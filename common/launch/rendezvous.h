@@ -14,7 +14,7 @@ namespace lab {
 /// The version of all that ranks of a job have in common: the keys of their store, their messages,
 /// how they compute. Grows with every change after which ranks of both sides would not fit
 /// together.
-inline constexpr int kJobVersion = 1;
+inline constexpr int kJobVersion = 2;
 
 /// Who a rank is.
 struct RankIdentity {

@@ -5,11 +5,14 @@
 
 #include <optional>
 
+#include "common/launch/signal_thread.h"
+
 namespace lab {
 
 /// While it lives, SIGINT (Ctrl-C), SIGTERM and SIGHUP neither end this process nor interrupt it:
 /// they are read here. Writing to a pipe that nobody reads returns an error instead of a signal.
-/// To be created before any other thread. A ChildProcess does not inherit this.
+/// To be created before any other thread but the SignalThread, which rests meanwhile. A
+/// ChildProcess does not inherit this.
 class SignalQueue {
  public:
   SignalQueue();
@@ -23,6 +26,7 @@ class SignalQueue {
   std::optional<int> next();
 
  private:
+  SignalThread::Rest rest_;  // until the signals are as they were
   int descriptor_ = -1;
   sigset_t before_ = {};
 };

@@ -66,12 +66,31 @@ struct Watchdog::Impl {
   void run() {
     const milliseconds tick = judge ? kJudgeEvery : BeatJudge::kBeat;
     try {
-      do step();
+      do attempt_step();
       while (!judged_already() && pause(tick));
       publish();
     } catch (const std::exception& error) {
       store_is_lost(error.what());
     }
+  }
+
+  /// A debugger that holds rank 0 holds its store as well. Between two of its steps there is time
+  /// for a beat.
+  void attempt_step() {
+    const bool traced = is_first_rank_traced();
+    try {
+      step();
+    } catch (const Error&) {
+      if (!traced && !is_first_rank_traced()) throw;
+    }
+  }
+
+  bool is_first_rank_near() const {
+    return rank != 0 && ranks[0].space == ranks[static_cast<size_t>(rank)].space;
+  }
+
+  bool is_first_rank_traced() const {
+    return is_first_rank_near() && process_state(ranks[0].pid) == ProcessState::kTraced;
   }
 
   bool judged_already() {
@@ -107,7 +126,7 @@ struct Watchdog::Impl {
 
   /// A store in a folder stays when rank 0 ends; one whose server is stopped does not answer.
   void check_first_rank() {
-    if (rank == 0 || ranks[0].space != ranks[static_cast<size_t>(rank)].space) return;
+    if (!is_first_rank_near()) return;
     const ProcessState state = process_state(ranks[0].pid);
     require(state != ProcessState::kGone, "its process {} has ended", ranks[0].pid);
     if (state == ProcessState::kStopped && pause(Judge::kBetweenLooks))

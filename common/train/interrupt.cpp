@@ -1,13 +1,15 @@
 // Interrupt: lets a run end in good order when the user presses Ctrl-C.
 #include "common/train/interrupt.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace lab {
 namespace {
 
 // A signal handler can reach nothing but a global variable.
-volatile std::sig_atomic_t signal_received = 0;
+std::atomic<int> signal_received = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void note_signal(int signal) { signal_received = signal; }
 
@@ -17,7 +19,7 @@ Interrupt::Interrupt() {
   signal_received = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);  // the second signal kills
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);  // the second one kills
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
@@ -29,6 +31,6 @@ Interrupt::~Interrupt() {
 
 bool Interrupt::requested() const { return signal_received != 0; }
 
-int Interrupt::exit_code() const { return 128 + (requested() ? signal_received : SIGINT); }
+int Interrupt::exit_code() const { return 128 + (requested() ? signal_received.load() : SIGINT); }
 
 }  // namespace lab

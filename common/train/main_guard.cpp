@@ -1,9 +1,14 @@
 // How a program of the workbook ends: one line on stderr and an exit code, whatever goes wrong.
 #include "common/train/main_guard.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
+
+#include "common/launch/signal_thread.h"
 
 namespace lab {
 namespace {
@@ -15,6 +20,12 @@ int report(const char* message, int code) {
   std::fflush(stdout);
   fmt::print(stderr, "error: {}\n", message);
   return code;
+}
+
+/// After `program >&-`, the next file or connection would be the standard output.
+void open_missing_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the lowest free number
 }
 
 }  // namespace
@@ -30,7 +41,9 @@ void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
 }
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  open_missing_standard_descriptors();
   try {
+    const SignalThread signals;
     return body(argc, argv);
   } catch (const HelpRequested& help) {
     fmt::print("{}", help.what());

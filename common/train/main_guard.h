@@ -5,19 +5,13 @@
 #include <functional>
 #include <string>
 
-#include "common/tensor/error.h"
+#include "common/tensor/usage_error.h"
 
 namespace CLI {
 class App;
 }
 
 namespace lab {
-
-/// A command line that makes no sense. Exit code 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
 
 /// Not an error: the user asked for a text (--help). Exit code 0.
 class HelpRequested : public std::exception {
@@ -34,7 +28,8 @@ class HelpRequested : public std::exception {
 void parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
-/// and exit code 1 (UsageError: 2).
+/// and exit code 1 (UsageError: 2). Signals are handled by a thread of their own (SignalThread).
+/// Of standard input, output and error those that are closed lead to /dev/null.
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 }  // namespace lab

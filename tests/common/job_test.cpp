@@ -8,15 +8,18 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/comm/memory_store.h"
+#include "common/launch/beat_judge.h"
 #include "common/launch/job_keys.h"
 #include "common/launch/process_state.h"
 #include "common/launch/rendezvous.h"
 #include "common/tensor/error.h"
 #include "tests/common/error_of.h"
 #include "tests/common/free_port.h"
+#include "tests/common/held_process.h"
 #include "tests/common/program_run.h"
 
 namespace lab {
@@ -257,6 +260,27 @@ TEST_F(JobByHand, RankZeroStopped) {
   ranks_[0]->send_signal(SIGCONT);
   EXPECT_NE(codes()[0], 0) << all_;
 }
+
+/// The job waits for a rank that stands at a breakpoint for longer than for a silent one.
+class JobInADebugger : public JobByHand {
+ protected:
+  void expect_patience(size_t held) {
+    start_all("interrupted", 3, at_port());
+    for (const auto& rank : ranks_) rank->wait_for("ready");
+    {
+      const HeldProcess hold(ranks_[held]->pid());
+      if (!hold.possible()) GTEST_SKIP() << "this system does not let a program be traced";
+      std::this_thread::sleep_for(BeatJudge::kSilence + std::chrono::seconds(4));
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // for a late judgement
+    ranks_[held]->send_signal(SIGINT);
+    EXPECT_EQ(codes(), (Codes{130, 130, 130})) << all_;
+    EXPECT_EQ(count_of(all_, "saved"), 3) << all_;
+  }
+};
+
+TEST_F(JobInADebugger, WaitsForARank) { expect_patience(1); }
+TEST_F(JobInADebugger, WaitsForRankZero) { expect_patience(0); }
 
 TEST_F(JobByHand, RankThatEndsTooEarlyWithoutAnError) {
   start_all("exit_without_a_word", 3, in_folder());

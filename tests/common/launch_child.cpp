@@ -22,6 +22,7 @@
 #include "common/tensor/error.h"
 #include "common/train/interrupt.h"
 #include "common/train/main_guard.h"
+#include "common/train/several_ranks.h"
 
 namespace lab {
 namespace {
@@ -122,6 +123,24 @@ int interrupted(Job& job, bool /*me*/) {
   return 130;
 }
 
+/// The step in which the signal comes takes long.
+int interrupted_in_a_long_step(Job& job, bool /*me*/) {
+  const Interrupt interrupt;
+  reduce_again_and_again(job.world(), 1,
+                         [&] { return all_true(job.world(), !interrupt.requested()); });
+  std::this_thread::sleep_for(std::chrono::seconds(8));
+  say("saved");
+  return interrupt.exit_code();
+}
+
+int fail_to_save(Job& job, bool me) {
+  const Interrupt interrupt;
+  reduce_again_and_again(job.world(), 1,
+                         [&] { return all_true(job.world(), !interrupt.requested()); });
+  require(!me, "the disk is full");
+  while (true) pause();
+}
+
 int deaf(Job& job, bool /*me*/) {
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
@@ -212,12 +231,31 @@ int say_threads(Job& job, bool /*me*/) {
   return 0;
 }
 
+/// Work of three seconds on the first rank of each host, with a patience of one; all say in between
+/// that it goes on, rank 0 only if it is `me`.
+int work_for_long(Job& job, bool me) {
+  using namespace std::chrono_literals;
+  bool worked = false;
+  const auto work = [&](const std::function<void()>& going_on) {
+    worked = true;
+    for (int i = 0; i < 60; ++i) {
+      std::this_thread::sleep_for(50ms);
+      if (me || job.world().rank() != 0) going_on();
+    }
+  };
+  work_on_first_ranks(job, "the work of rank 0", /*threads=*/0, work, /*patience=*/1000ms);
+  say(worked ? "worked" : "waited");
+  return 0;
+}
+
 const std::map<std::string, int (*)(Job&, bool)> kScenarios{
     {"ok", ok},
     {"loop", loop},
     {"move_much", move_much},
     {"chatter", chatter},
     {"interrupted", interrupted},
+    {"interrupted_in_a_long_step", interrupted_in_a_long_step},
+    {"fail_to_save", fail_to_save},
     {"deaf", deaf},
     {"deadlock", deadlock},
     {"kill_in_all_reduce", kill_in_all_reduce},
@@ -230,6 +268,7 @@ const std::map<std::string, int (*)(Job&, bool)> kScenarios{
     {"throw_error", throw_error},
     {"disagree", disagree},
     {"say_threads", say_threads},
+    {"work_for_long", work_for_long},
 };
 
 void hold_lock(const std::string& file) {

@@ -52,6 +52,15 @@ TEST_F(Launcher, SharesTheCores) {
   EXPECT_TRUE(said(fmt::format("[1] threads {}\n", std::max(1, cores / 2)))) << output_;
 }
 
+TEST_F(Launcher, OthersWaitAsLongAsTheFirstRankGoesOn) {
+  EXPECT_EQ(run("work_for_long", 3, /*who=*/0), 0) << output_;
+  EXPECT_EQ(count_of(output_, "[0] worked\n"), 1) << output_;
+  EXPECT_EQ(count_of(output_, "waited\n"), 2) << output_;
+  EXPECT_NE(run("work_for_long", 3, /*who=*/1), 0) << output_;
+  EXPECT_TRUE(said("the work of rank 0 does not go on: nothing was heard of it for 1 s"))
+      << output_;
+}
+
 TEST_F(Launcher, ExplainsADeadlockOnce) {
   EXPECT_EQ(run("deadlock", 3), kDiagnosedExit);
   EXPECT_EQ(count_of(output_, "error: deadlock: ranks 0, 1 and 2 wait"), 1) << output_;
@@ -149,6 +158,31 @@ TEST_F(Launcher, CtrlCLetsRanksFinish) {
   place_.expect_nothing_left();
 }
 
+TEST_F(Launcher, CtrlCWaitsForALongStep) {
+  ProgramRun program = start("interrupted_in_a_long_step", 2);
+  for (const char* ready : {"[0] ready", "[1] ready"}) program.wait_for(ready);
+  program.send_signal(SIGINT);
+  program.wait_for("waiting for the step to end; Ctrl-C again to kill\n");
+  EXPECT_EQ(program.wait(20), 130);
+  EXPECT_EQ(count_of(program.output(), "saved"), 2) << program.output();
+  EXPECT_EQ(count_of(program.output(), "waiting for"), 1) << program.output();
+  EXPECT_FALSE(program.contains("killed")) << program.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, CtrlCDoesNotWaitForRanksThatCannotFinish) {
+  ProgramRun program = start("fail_to_save", 3);
+  for (const char* ready : {"[0] ready", "[1] ready", "[2] ready"}) program.wait_for(ready);
+  program.send_signal(SIGINT);
+  EXPECT_EQ(program.wait(kSoon), 130);
+  for (const char* line :
+       {"[1] error: the disk is full\n",
+        "\nkilled before they could write a checkpoint of this step: ranks 0 and 2\n",
+        "\nerror: rank 1 exited with code 1; the others were ended\n"})
+    EXPECT_EQ(count_of(program.output(), line), 1) << program.output();
+  place_.expect_nothing_left();
+}
+
 TEST_F(Launcher, SecondCtrlCKills) {
   ProgramRun program = start("deaf", 2);
   for (const char* ready : {"[0] ready", "[1] ready"}) program.wait_for(ready);
@@ -156,6 +190,9 @@ TEST_F(Launcher, SecondCtrlCKills) {
   program.send_signal(SIGINT);
   const int code = program.wait(5);  // the kernel may hand them over in any order
   EXPECT_TRUE(code == 128 + SIGTERM || code == 128 + SIGINT) << code;
+  EXPECT_TRUE(program.contains(
+      "\nkilled before they could write a checkpoint of this step: ranks 0 and 1\n"))
+      << program.output();
   place_.expect_nothing_left();
 }
 
@@ -202,6 +239,14 @@ TEST_F(SeveralHosts, HaveTheirOwnCores) {
   EXPECT_EQ(codes(), (Codes{0, 0})) << output(0) << output(1);
   EXPECT_TRUE(hosts_[1]->contains(fmt::format("[3] threads {}\n", std::max(1, cores / 2))))
       << output(1);
+}
+
+TEST_F(SeveralHosts, HaveAFirstRankEach) {
+  start_hosts("work_for_long", 4, /*who=*/0);
+  EXPECT_EQ(codes(), (Codes{0, 0})) << output(0) << output(1);
+  EXPECT_TRUE(hosts_[0]->contains("[0] worked\n")) << output(0);
+  EXPECT_TRUE(hosts_[1]->contains("[2] worked\n")) << output(1);
+  EXPECT_TRUE(hosts_[1]->contains("[3] waited\n")) << output(1);
 }
 
 TEST_F(SeveralHosts, ExplainADeadlockOnce) {
@@ -270,6 +315,17 @@ TEST_F(Launcher, NobodyReadsTheOutput) {
   ProgramRun program({"/bin/bash", "-c", line + "; exit ${PIPESTATUS[0]}"}, place_.environment());
   EXPECT_EQ(program.wait(kSoon), 128 + SIGPIPE) << program.output();
   place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, OutputsThatAreClosed) {
+  for (const char* closed : {">&-", "<&- >&-", ">&- 2>&-"}) {
+    const std::string line =
+        fmt::format("exec {} ok --ranks 2 --lock {} {}", LAUNCH_CHILD, place_.lock(), closed);
+    ProgramRun program({"/bin/bash", "-c", line}, place_.environment());
+    EXPECT_EQ(program.wait(kSoon), 0) << closed << '\n' << program.output();
+    EXPECT_EQ(program.output(), "") << closed;
+    place_.expect_nothing_left();
+  }
 }
 
 TEST_F(Launcher, CommandLinesThatMakeNoSense) {

@@ -292,6 +292,21 @@ TEST(ProcessGroupOverGloo, AMessageThatNobodyWaitsForKeepsItsMemory) {
   EXPECT_EQ(errors, (Errors{"", ""}));
 }
 
+TEST(ProcessGroupOverGloo, AMessageThatNobodyWaitsForMayOutliveItsGroup) {
+  const Errors errors = run_over_gloo(2, [](ProcessGroup& world) {
+    std::vector<Work> works;
+    {
+      ProcessGroup pair = world.split(0, world.rank());
+      works.push_back(pair.isend(numbers(world.rank(), 10), 1 - world.rank()));
+      const Tensor arrived = Tensor::empty({10});
+      pair.recv(arrived, 1 - world.rank());
+      pair.barrier();  // nothing is under way any more
+    }
+    works.clear();  // the last owners of the group
+  });
+  EXPECT_EQ(errors, (Errors{"", ""}));
+}
+
 // Gloo by itself would abort the process, or deliver a part of the message.
 TEST(ProcessGroupOverGloo, UnequalSizesMakeBothSidesWait) {
   for (int64_t sent : {1, 3}) {

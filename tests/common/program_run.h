@@ -44,7 +44,8 @@ class ProgramRun {
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 
-  void send_signal(int signal) { kill(child_.pid(), signal); }
+  pid_t pid() const { return child_.pid(); }
+  void send_signal(int signal) { kill(pid(), signal); }
   const std::string& output() const { return child_.output(); }
   bool contains(const std::string& text) const {
     return child_.output().find(text) != std::string::npos;

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The handouts: no command of theirs writes into a folder that another one has filled, and the
+# relative links of all texts lead to files that are there.
+#
+# Usage: handouts_test.sh [ROOT], the workbook's folder.
+set -euo pipefail
+# shellcheck source=tests/programs/helpers.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/helpers.sh"
+cd "${1:-$(dirname -- "${BASH_SOURCE[0]}")/../..}"
+
+# out_folders FILE: the names NAME of `--out runs/NAME`, where a run starts there. (With --resume it
+# goes on.) A command that ends in a backslash goes on in the next line.
+out_folders() {
+  sed -e ':join' -e '/\\$/{N;s/\\\n>\{0,1\}//;bjoin' -e '}' "$1" |
+    { grep -v -e '--resume' || true; } |
+    { grep -o -e '--out runs/[^ `;|]*' || true; } | sed 's|^--out runs/||'
+}
+
+# links FILE: the targets of its links, outside of code.
+links() {
+  # shellcheck disable=SC2016  # the backticks are those of Markdown
+  sed -e '/^ *```/,/^ *```/d' -e 's/`[^`]*`//g' "$1" |
+    { grep -o ']([^) ]*)' || true; } | sed 's/^](//;s/)$//'
+}
+
+problems=0
+problem() {
+  printf '%s\n' "$*" >&2
+  problems=$((problems + 1))
+}
+
+folders=0
+for file in labs/*/README.md; do
+  number=${file#labs/}
+  number=${number%%_*}
+  while read -r name; do
+    folders=$((folders + 1))
+    [[ $name == "${number}_"* ]] || problem "$file: --out runs/$name does not begin with ${number}_"
+  done < <(out_folders "$file")
+  while read -r name; do
+    problem "$file: two runs with --out runs/$name"
+  done < <(out_folders "$file" | sort | uniq -d)
+done
+
+checked=0
+for file in ./*.md {labs,slides,docs,solutions}/*.md {labs,solutions}/*/*.md; do
+  [[ -f $file ]] || continue
+  while read -r link; do
+    if [[ $link =~ ^[a-z]+: || $link == '#'* ]]; then continue; fi
+    checked=$((checked + 1))
+    [[ -e $(dirname -- "$file")/${link%%#*} ]] || problem "$file: $link leads nowhere"
+  done < <(links "$file")
+done
+
+((problems == 0)) || fail "$problems problems, listed above"
+# What found nothing to look at has tested nothing.
+((folders > 50 && checked > 100)) || fail "only $folders folders of runs and $checked links found"
+echo "$folders folders of runs, $checked links"
