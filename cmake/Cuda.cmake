@@ -3,8 +3,9 @@
 #   LAB_CUDA=AUTO (default)  use a toolkit if there is one
 #   LAB_CUDA=ON              end with an error if there is none
 #   LAB_CUDA=OFF             do not look
-#   CMAKE_CUDA_ARCHITECTURES for which GPUs: by default this machine's own; where it has none, code
-#                            that the driver compiles when a program starts, for any from Turing on
+#   CMAKE_CUDA_ARCHITECTURES for which GPUs: by default those of the machine on which the folder was
+#                            last configured with one; until then code that the driver compiles when
+#                            a program starts, for any from Turing on
 
 set(LAB_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON or OFF")
 set_property(CACHE LAB_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -23,16 +24,45 @@ if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
   return()
 endif()
 
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  execute_process(COMMAND nvidia-smi --list-gpus OUTPUT_VARIABLE gpus ERROR_QUIET
-                  RESULT_VARIABLE code)
-  if(code STREQUAL 0 AND gpus MATCHES "GPU 0")
-    set(architectures native)
-  else()
+# Sets CMAKE_CUDA_ARCHITECTURES unless the user has. That is not cached, but found out each time: a
+# build folder made on a machine without a GPU (a login node, a container) may be configured again on
+# one with. Nor is it "native", which CMake itself finds out once per build folder.
+function(lab_choose_cuda_architectures)
+  get_property(help CACHE CMAKE_CUDA_ARCHITECTURES PROPERTY HELPSTRING)
+  if(help STREQUAL "GPUs to build for") # the default of an earlier version of this file
+    unset(CMAKE_CUDA_ARCHITECTURES CACHE)
+  endif()
+  if(DEFINED CMAKE_CUDA_ARCHITECTURES)
+    return()
+  endif()
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                  OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE code)
+  set(architectures "")
+  if(code STREQUAL 0)
+    string(REGEX MATCHALL "[0-9]+[.][0-9]" architectures "${gpus}")
+    list(REMOVE_DUPLICATES architectures)
+    list(TRANSFORM architectures REPLACE "[.]" "")
+    list(TRANSFORM architectures APPEND -real)
+  endif()
+  if(NOT architectures)
+    set(architectures ${LAB_CUDA_ARCHITECTURES}) # of GPUs seen before
+  endif()
+  if(NOT architectures)
     set(architectures 75-virtual)
   endif()
-  set(CMAKE_CUDA_ARCHITECTURES ${architectures} CACHE STRING "GPUs to build for")
-endif()
+  if(NOT architectures STREQUAL LAB_CUDA_ARCHITECTURES)
+    set(before "")
+    if(LAB_CUDA_ARCHITECTURES)
+      set(before ", no longer for ${LAB_CUDA_ARCHITECTURES}")
+    endif()
+    message(STATUS "CUDA code is built for ${architectures}${before} "
+                   "(CMAKE_CUDA_ARCHITECTURES chooses otherwise)")
+  endif()
+  set(LAB_CUDA_ARCHITECTURES "${architectures}" CACHE INTERNAL "The default of the last time")
+  set(CMAKE_CUDA_ARCHITECTURES "${architectures}" PARENT_SCOPE)
+endfunction()
+lab_choose_cuda_architectures()
+
 set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "of nvcc")
 enable_language(CUDA)

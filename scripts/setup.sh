@@ -43,7 +43,7 @@ install_packages() {
     fail "${#missing[@]} packages are missing and this account may not install them." \
       "Ask the administrator for:"$'\n'"  apt-get install ${missing[*]}"
   fi
-  echo "Installing from packages (${#missing[@]}): ${missing[*]}"
+  echo "Installing from packages (${#missing[@]}): ${missing[*]}" >&2
   log=$(mktemp -t workbook-apt.XXXXXX)
   local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=120)
   if [[ -n $prefix ]]; then apt=("$prefix" "${apt[@]}"); fi
@@ -92,10 +92,10 @@ configure() {
     home=$(cached CMAKE_HOME_DIRECTORY)
     generator=$(cached CMAKE_GENERATOR)
     if [[ $home != "$root" ]]; then
-      echo "build/student was made in another place ($home): configuring anew"
+      echo "build/student was made in another place ($home): configuring anew" >&2
       fresh=(--fresh)
     elif [[ $generator != Ninja ]]; then
-      echo "build/student was made for ${generator:-no generator}, not Ninja: configuring anew"
+      echo "build/student was made for ${generator:-no generator}, not Ninja: configuring anew" >&2
       fresh=(--fresh)
     elif [[ -f $build/build.ninja && $# == 0 ]]; then
       return 0  # ninja runs cmake itself when a CMake file has changed
@@ -104,7 +104,7 @@ configure() {
   check_tools
   if [[ -n ${LAB_NATIVE:-} ]]; then set -- "$@" "-DLAB_NATIVE=$LAB_NATIVE"; fi
   mkdir -p "$build" || fail "cannot write to $build: is the folder read-only?"
-  echo "Configuring (cmake --preset student)"
+  echo "Configuring (cmake --preset student)" >&2
   if ! (cd "$root" && cmake --preset student "${fresh[@]}" "$@") >"$log" 2>&1; then
     cat "$log" >&2
     fail "cmake could not configure build/student: its reason is above"
@@ -115,7 +115,8 @@ configure() {
 build_targets() {
   local target arguments=()
   for target; do arguments+=(--target "$target"); done
-  cmake --build "$build" --parallel "$(build_jobs)" "${arguments[@]}" ||
+  # Standard output belongs to the program that is built: some write what goes into a file.
+  cmake --build "$build" --parallel "$(build_jobs)" "${arguments[@]}" >&2 ||
     fail "the build failed: the first error above tells where"
 }
 

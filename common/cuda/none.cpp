@@ -1,4 +1,5 @@
 // Stands in for the CUDA backend in a build without one.
+#include "common/ops/cuda/rounded_product.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/error.h"
 
@@ -16,3 +17,12 @@ std::unique_ptr<Accelerator> open_accelerator(int /*index*/) {
 }
 
 }  // namespace lab::detail
+
+namespace lab::cuda {
+
+std::function<void()> product_of_rounded(const Tensor& /*x*/, const Tensor& /*weight*/,
+                                         const Tensor& /*y*/) {
+  fail("{}", detail::find_accelerators().problem);
+}
+
+}  // namespace lab::cuda

@@ -17,6 +17,8 @@ MemoryCopy as_few_rows(MemoryCopy copy) {
   if (copy.to_pitch == copy.width && copy.from_pitch == copy.width) {
     copy.width *= copy.rows;
     copy.rows = 1;
+    copy.to_pitch = copy.width;
+    copy.from_pitch = copy.width;
   }
   return copy;
 }
@@ -48,10 +50,15 @@ void copy_on_host(const MemoryCopy& copy) {
 
 void start_copy(const MemoryCopy& copy, cudaMemcpyKind kind, cudaStream_t stream) {
   const char* direction = kind == cudaMemcpyHostToDevice ? "to" : "from";
-  check(cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy.width, copy.rows,
-                          kind, stream),
-        "cudaMemcpy2DAsync", "copying {} {} the GPU", byte_count(copy.width * copy.rows),
-        direction);
+  const size_t bytes = copy.width * copy.rows;
+  if (copy.rows == 1) {  // a piece of a long row: its pitch may be more than a copy of rows takes
+    check(cudaMemcpyAsync(copy.to, copy.from, bytes, kind, stream), "cudaMemcpyAsync",
+          "copying {} {} the GPU", byte_count(bytes), direction);
+  } else {
+    check(cudaMemcpy2DAsync(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy.width,
+                            copy.rows, kind, stream),
+          "cudaMemcpy2DAsync", "copying {} {} the GPU", byte_count(bytes), direction);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,9 @@ class LinearLayer {
 std::vector<LinearLayer> linear_layers(const LlamaConfig& config, int64_t rows);
 
 /// GFLOP/s of matrix products [size, size] x [size, size] on the device, of which several follow
-/// each other without a wait in between: the best of a few repeats, the practical peak of a GPU.
+/// each other without a wait in between: the best of a few repeats, the practical peak of a GPU in
+/// the precision that is set when this is made. Operands are rounded to it once, outside of the
+/// times; a step rounds its own each time, and that counts against it.
 class SquareProduct {
  public:
   SquareProduct(int64_t size, Device device);
@@ -52,6 +55,7 @@ class SquareProduct {
 
  private:
   Tensor x_, weight_, y_;
+  std::function<void()> multiply_;
 };
 
 /// Operations of a training step, multiply and add counted apart: 6 for each matrix weight and

@@ -30,7 +30,8 @@ struct Projections {
   Tensor q, k, v;
 };
 
-OpCase attention_case(const AttentionShape& s, const Placement& place, float size = 2.0F) {
+OpCase attention_case(const AttentionShape& s, const Placement& place, float size = 2.0F,
+                      double tolerance = kTolerance) {
   const auto run = [=](Device device) {
     const int64_t rows = s.batch * s.queries;
     const Projections in(device, s, place, 1);
@@ -50,7 +51,7 @@ OpCase attention_case(const AttentionShape& s, const Placement& place, float siz
   };
   return {fmt::format("attention_B{}_Tq{}_Tk{}_H{}_K{}_D{}_size{}_{}", s.batch, s.queries, s.keys,
                       s.heads, s.kv_heads, s.head_dim, static_cast<int>(size), place.name),
-          run, kTolerance};
+          run, tolerance};
 }
 
 }  // namespace
@@ -77,8 +78,10 @@ std::vector<OpCase> attention_cases() {
            AttentionShape{1, 66, 130, 1, 1, 16},
        })
     cases.push_back(attention_case(shape, dense));
-  // Scores of hundreds: without subtracting the largest one, exponentials overflow.
-  cases.push_back(attention_case({1, 40, 40, 1, 1, 32}, dense, 12.0F));
+  // Scores of hundreds: without subtracting the largest one, exponentials overflow. Rounding moves
+  // such a score by about 1e-5, and with it, relatively, its probability: fused and separate
+  // multiplications alone may differ by more than the other cases' tolerance.
+  cases.push_back(attention_case({1, 40, 40, 1, 1, 32}, dense, 12.0F, 5e-5));
   return cases;
 }
 

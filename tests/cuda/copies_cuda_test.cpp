@@ -67,6 +67,28 @@ TEST_F(CudaCopies, CutRowsThatAreWiderThanABuffer) {
   EXPECT_TRUE(std::equal(back.begin() + kWidth, back.end(), sent.begin() + kWidth + 5));
 }
 
+TEST_F(CudaCopies, TakeRowsWithoutGapsForOneRow) {
+  const std::vector<unsigned char> sent = pattern(21);
+  const GpuMemory gpu(21);
+  accelerator().copy({gpu.data, 7, sent.data(), 7, 7, 3});
+  std::vector<unsigned char> back(21);
+  accelerator().copy({back.data(), 7, gpu.data, 7, 7, 3});
+  EXPECT_TRUE(back == sent);
+}
+
+// CUDA copies rows only if they lie less than 2 GiB apart. One row has no distance to the next:
+// this is what the pieces of a tensor of 2 GiB look like.
+TEST_F(CudaCopies, DoNotAskHowFarTheNextRowWouldBe) {
+  constexpr size_t kFar = size_t{1} << 31;
+  constexpr size_t kWidth = 1000;
+  const std::vector<unsigned char> sent = pattern(kWidth);
+  const GpuMemory gpu(kWidth);
+  accelerator().copy({gpu.data, kFar, sent.data(), kFar, kWidth, 1});
+  std::vector<unsigned char> back(kWidth);
+  accelerator().copy({back.data(), kFar, gpu.data, kFar, kWidth, 1});
+  EXPECT_TRUE(back == sent);
+}
+
 TEST_F(CudaCopies, UsePinnedMemoryDirectly) {
   constexpr size_t kCount = 1000;
   auto* pinned = static_cast<float*>(accelerator().allocate_pinned(kCount * sizeof(float)));

@@ -4,11 +4,14 @@
 // memory read column by column is the transposed matrix, so instead of C = A B we ask for
 // C^T = B^T A^T: the operands change places and each is already transposed.
 #include <climits>
+#include <memory>
 
 #include "common/cuda/check.h"
+#include "common/cuda/cuda_accelerator.h"
 #include "common/ops/cuda/bfloat16.h"
 #include "common/ops/cuda/elementwise.h"
 #include "common/ops/cuda/matmul.h"
+#include "common/ops/cuda/rounded_product.h"
 #include "common/tensor/error.h"
 
 namespace lab::cuda {
@@ -58,6 +61,19 @@ void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b
   } else {
     multiply(context, transpose_a, transpose_b, a, b, beta, c);
   }
+}
+
+std::function<void()> product_of_rounded(const Tensor& x, const Tensor& weight, const Tensor& y) {
+  const Context& context = cuda_accelerator().context();
+  context.activate();
+  const auto product_of = [&context, y](const auto& a, const auto& b) {
+    multiply(context, Transpose::kNo, Transpose::kYes, a, b, 0.0F, matrix(y));
+  };
+  if (context.precision() != Precision::kBfloat16)  // cuBLAS itself rounds to TF32, as it goes
+    return [=] { product_of(matrix(x), matrix(weight)); };
+  const auto rounded_x = std::make_shared<Bfloat16Copy>(context, matrix(x));
+  const auto rounded_weight = std::make_shared<Bfloat16Copy>(context, matrix(weight));
+  return [=] { product_of(rounded_x->matrix(), rounded_weight->matrix()); };
 }
 
 }  // namespace lab::cuda
