@@ -66,7 +66,8 @@ class TokenWriter {
   std::vector<std::byte> block_;
 };
 
-/// One line on a terminal that is written over and over, and wiped away in the end.
+/// One line on a terminal that is written over and over, and wiped away in the end; elsewhere, such
+/// as in the pipe of a launcher, a line from time to time.
 class BytesProgress {
  public:
   BytesProgress(std::string title, int64_t total) : title_(std::move(title)), total_(total) {}
@@ -78,21 +79,27 @@ class BytesProgress {
 
   void show(int64_t done) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    if (!terminal_ || done <= 0 || seconds < 0.3) return;
-    shown_ = true;
+    const int64_t percent = 100 * done / total_;
+    if (done <= 0 || seconds < next_ || (!terminal_ && percent == percent_)) return;
+    percent_ = percent;
+    if (!terminal_) next_ = seconds + kBetweenLines;
+    shown_ = terminal_;
     const double rate = static_cast<double>(done) / seconds;
     const auto left = static_cast<int64_t>(static_cast<double>(total_ - done) / rate);
-    fmt::print(stderr, "\r{} {:3d}% {:.1f} MB/s ETA {}:{:02d}\033[K", title_, 100 * done / total_,
-               rate / 1e6, left / 60, left % 60);
+    fmt::print(stderr, "{}{} {:3d}% {:.1f} MB/s ETA {}:{:02d}{}", terminal_ ? "\r" : "", title_,
+               percent, rate / 1e6, left / 60, left % 60, terminal_ ? "\033[K" : "\n");
     std::fflush(stderr);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr double kBetweenLines = 5.0;  // seconds
   std::string title_;
   int64_t total_;
   Clock::time_point start_ = Clock::now();
   bool terminal_ = isatty(STDERR_FILENO) != 0;
+  double next_ = terminal_ ? 0.3 : kBetweenLines;  // seconds after the start
+  int64_t percent_ = -1;                           // shown last
   bool shown_ = false;
 };
 
@@ -127,7 +134,7 @@ std::vector<std::vector<int32_t>> tokenize(std::span<const Story> stories,
 }  // namespace
 
 void build_cache(const fs::path& corpus, const Tokenizer& tokenizer, const CacheKey& key,
-                 const fs::path& path) {
+                 const fs::path& path, const std::function<void()>& going_on) {
   require(key.corpus_bytes > 0, "corpus {} is empty", corpus.string());
   StoryReader reader(corpus);
   CacheHeader header;
@@ -144,6 +151,7 @@ void build_cache(const fs::path& corpus, const Tokenizer& tokenizer, const Cache
       const auto tokens = tokenize(stories, tokenizer);
       for (size_t i = 0; i < stories.size(); ++i) writer.add_story(stories[i].split, tokens[i]);
       progress.show(reader.position());
+      if (going_on) going_on();
     }
   }
   writer.flush();

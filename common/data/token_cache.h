@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "common/data/tokenizer.h"
@@ -56,9 +57,11 @@ std::filesystem::path cache_path(const std::filesystem::path& corpus, const Toke
 std::optional<TokenCache> open_cache(const std::filesystem::path& path, const CacheKey& key);
 
 /// Tokenizes a corpus on all cores into a new cache file, which replaces an old one when it is
-/// whole. Needs little memory, however long the corpus. Progress is shown on stderr where that is a
-/// terminal. Throws Error: see TokenDataset.
+/// whole. Needs little memory, however long the corpus. Progress is shown on stderr: on a terminal
+/// in one line that changes, else as a line every few seconds. Calls `going_on`, if given, again
+/// and again while it works. Throws Error: see TokenDataset.
 void build_cache(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
-                 const CacheKey& key, const std::filesystem::path& path);
+                 const CacheKey& key, const std::filesystem::path& path,
+                 const std::function<void()>& going_on = {});
 
 }  // namespace lab

@@ -13,10 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TokenCache open_or_build(const fs::path& corpus, const Tokenizer& tokenizer, const fs::path& path) {
+TokenCache open_or_build(const fs::path& corpus, const Tokenizer& tokenizer, const fs::path& path,
+                         const std::function<void()>& going_on) {
   const CacheKey key = cache_key(corpus, tokenizer);
   if (auto cache = open_cache(path, key)) return std::move(*cache);
-  build_cache(corpus, tokenizer, key, path);
+  build_cache(corpus, tokenizer, key, path, going_on);
   auto cache = open_cache(path, key);
   require(cache.has_value(), "cache {} was changed by another process: start again", path.string());
   return std::move(*cache);
@@ -48,10 +49,10 @@ struct TokenDataset::Impl {
 };
 
 TokenDataset::TokenDataset(const fs::path& corpus, const Tokenizer& tokenizer,
-                           const fs::path& cache_folder) {
+                           const fs::path& cache_folder, const std::function<void()>& going_on) {
   const fs::path path = cache_path(corpus, tokenizer, cache_folder);
   impl_ = std::make_unique<Impl>(
-      Impl{corpus, path, tokenizer.vocab_size(), open_or_build(corpus, tokenizer, path)});
+      Impl{corpus, path, tokenizer.vocab_size(), open_or_build(corpus, tokenizer, path, going_on)});
 }
 
 TokenDataset::~TokenDataset() = default;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -26,11 +27,12 @@ enum class Split { kTrain, kValidation };
 /// stderr. A half-written one never appears.
 class TokenDataset {
  public:
-  /// Opens the cache, or makes it with a progress line on stderr (where that is a terminal).
-  /// Throws Error: corpus missing, empty, without stories, not UTF-8; folder not writable; disk
-  /// full.
+  /// Opens the cache, or makes it with its progress on stderr; meanwhile it calls `going_on`, if
+  /// given, again and again. Throws Error: corpus missing, empty, without stories, not UTF-8;
+  /// folder not writable; disk full.
   TokenDataset(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
-               const std::filesystem::path& cache_folder);
+               const std::filesystem::path& cache_folder,
+               const std::function<void()>& going_on = {});
   ~TokenDataset();
   TokenDataset(TokenDataset&&) noexcept;
 

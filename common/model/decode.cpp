@@ -1,4 +1,6 @@
 // Telling a story: one sequence, token by token, with the keys and values of the past kept.
+#include <algorithm>
+
 #include "common/model/llama_stage.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
@@ -9,20 +11,34 @@ namespace lab {
 
 struct LlamaStage::KvCache {
   struct Layer {
-    Tensor keys;    // [context, K]
-    Tensor values;  // [context, K]
+    Tensor keys;    // [room, K]
+    Tensor values;  // [room, K]
   };
   std::vector<Layer> layers;
   int64_t length = 0;
+  int64_t room = 0;  // tokens; grows, since a context may be far longer than a story
+
+  /// Makes room for `total` tokens of keys and values that are `width` wide.
+  void grow(int64_t total, int64_t context, int64_t width, Device device) {
+    if (total <= room) return;
+    room = std::min(context, std::max({total, 2 * room, kLeastRoom}));
+    const auto enlarge = [&](Tensor& tensor) {
+      const Tensor larger = Tensor::empty({room, width}, device);
+      if (length > 0) larger.rows(0, length).copy_from(tensor.rows(0, length));
+      tensor = larger;
+    };
+    for (Layer& layer : layers) {
+      enlarge(layer.keys);
+      enlarge(layer.values);
+    }
+  }
+
+  static constexpr int64_t kLeastRoom = 256;
 };
 
 std::shared_ptr<LlamaStage::KvCache> LlamaStage::new_cache() const {
-  const LlamaConfig& c = impl_->config;
   auto cache = std::make_shared<KvCache>();
-  const Shape shape = {c.context, c.kv_heads * c.head_dim()};
-  for (size_t l = 0; l < impl_->weights.layers.size(); ++l)
-    cache->layers.push_back(
-        {Tensor::empty(shape, impl_->device), Tensor::empty(shape, impl_->device)});
+  cache->layers.resize(impl_->weights.layers.size());
   return cache;
 }
 
@@ -54,6 +70,7 @@ Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const
                              .head_dim = c.head_dim()};
 
   check_tokens(tokens, c);
+  cache.grow(total, c.context, k_width, impl_->device);
   DeviceTokens on_device(impl_->device);
   on_device.assign(tokens);
   embedding_forward(on_device.tokens(), impl_->weights.embedding.value, x);

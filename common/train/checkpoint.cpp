@@ -8,6 +8,7 @@
 #include "common/io/safetensors.h"
 #include "common/tensor/error.h"
 #include "common/train/checkpoint_folder.h"
+#include "common/train/checkpoint_size.h"
 #include "common/train/checkpoint_tensors.h"
 #include "common/train/config_json.h"
 
@@ -38,15 +39,6 @@ void copy_all(CheckpointTensors& source, const std::vector<NamedTensor>& targets
     require(expected.contains(name) || can_be_ignored(name, stage.config()),
             "{}: tensor \"{}\" does not belong to a model of this kind and size",
             source.path().string(), name);
-}
-
-// Refuses a config.json that asks for far more memory than the weights fill, before it is taken.
-void check_size(const LlamaConfig& config, CheckpointTensors& source) {
-  const double held = source.count();
-  const auto described = static_cast<double>(parameter_count(config));
-  require(described < 4.0 * held + 1e6,
-          "{}: holds {:.0f} weights, but {} describes a model of {:.0f}", source.path().string(),
-          held, kConfig, described);
 }
 
 // All groups but the first, the weights.
@@ -89,7 +81,7 @@ LlamaStage load_model(const fs::path& checkpoint) {
   verify_checkpoint(checkpoint, {kConfig});
   const LlamaConfig config = read_config_json(checkpoint / kConfig);
   CheckpointTensors source(checkpoint, kModelSet);
-  check_size(config, source);
+  require_proportion(config, source.count(), source.path(), kConfig);
   LlamaStage model(config, StageSpan::whole(config), Device::kCpu, /*seed=*/0);
   copy_all(source, saved_tensors(model, Sgd())[0].tensors, model);
   return model;

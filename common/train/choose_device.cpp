@@ -17,7 +17,8 @@ Precision precision_of(const std::string& name) {
 }
 
 DeviceChoice on_cpu(std::string why, const std::string& precision) {
-  require(precision == "float32", "--precision {}: the CPU computes in float32 only", precision);
+  require(precision == "float32",
+          "--precision {}: the CPU computes in float32 only; say --precision float32", precision);
   return {.device = Device::kCpu, .why = std::move(why)};
 }
 

@@ -195,6 +195,8 @@ TrainOptions resumed_options(const fs::path& out, std::vector<const char*> argum
     if (!given.contains(name) && !value.empty()) kept.push_back(name + "=" + value);
   for (const std::string& argument : kept) arguments.push_back(argument.c_str());
   parse_over(options, arguments, info);
+  for (const std::string& argument : kept)
+    options.resumed.insert(argument.substr(0, argument.find('=')));
   const nlohmann::json before = options_to_json(stored);
   const nlohmann::json after = options_to_json(options);
   const auto text = [](const nlohmann::json& value) {

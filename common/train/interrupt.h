@@ -4,7 +4,10 @@
 namespace lab {
 
 /// While it lives, the first SIGINT (Ctrl-C) or SIGTERM is only noted, and the run decides when to
-/// stop; a second one ends the process at once. One object at a time.
+/// stop; a second one of the same kind ends the process at once. One object at a time.
+///
+/// In a process that computes with several threads there must be a SignalThread (run_main sees to
+/// it): a thread of oneDNN must not be interrupted.
 class Interrupt {
  public:
   Interrupt();

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <stdexcept>
+#include <utility>
 
 #include "common/io/files.h"
 #include "common/tensor/error.h"
@@ -28,6 +29,17 @@ Json read_json_file(const std::filesystem::path& path) {
   } catch (const Json::exception&) {
     fail("{}: not valid JSON, the file is damaged", path.string());
   }
+}
+
+int64_t whole_number(const Json& object, const std::string& key, int64_t least, int64_t most) {
+  require(object.is_object() && object.contains(key), "\"{}\" is missing", key);
+  const Json& value = object[key];
+  // nlohmann would turn what does not fit into another number.
+  const bool fits = value.is_number_unsigned() ? std::in_range<int64_t>(value.get<uint64_t>())
+                                               : value.is_number_integer();
+  require(fits && value >= least && value <= most, "\"{}\" is {}, not a whole number from {} to {}",
+          key, value.dump(), least, most);
+  return value.get<int64_t>();
 }
 
 double shortest(float value) {

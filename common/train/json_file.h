@@ -1,14 +1,21 @@
 // Small helpers for files in JSON.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 
 namespace lab {
 
 /// Reads a small JSON file whose top level is an object. Throws Error naming the file: missing,
 /// larger than 16 MiB, not JSON, nested more than 32 deep.
 nlohmann::json read_json_file(const std::filesystem::path& path);
+
+/// The whole number in `object[key]`. Throws Error naming the key if it is missing, no whole
+/// number, or not between `least` and `most`.
+int64_t whole_number(const nlohmann::json& object, const std::string& key, int64_t least,
+                     int64_t most);
 
 /// The double whose shortest decimal form is that of `value`: 1e-06 instead of 9.99999997e-07.
 double shortest(float value);

@@ -10,6 +10,7 @@
 
 #include "common/io/files.h"
 #include "common/tensor/error.h"
+#include "common/train/checkpoint_size.h"
 
 namespace lab {
 namespace {
@@ -132,6 +133,8 @@ void check(const Header& header, uint64_t size, const std::string& file) {
   require(size >= expected, "{}: cut short or not a model of llama2.c: it should have {} bytes",
           file, expected);
   require(size == expected, "{}: has {} bytes behind its last weight", file, size - expected);
+  require_proportion(header.config, static_cast<double>(parameter_count(header.config)), file,
+                     "its header");
 }
 
 std::map<std::string, Tensor> tensors_of(const LlamaStage& model) {

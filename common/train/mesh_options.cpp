@@ -8,6 +8,7 @@
 
 #include "common/comm/rank_snapshot.h"
 #include "common/train/main_guard.h"
+#include "common/train/pipeline_options.h"
 
 namespace lab {
 namespace {
@@ -75,7 +76,7 @@ void add_mesh_options(CLI::App& app, MeshOptions& options) {
       ->check(CLI::Range(1, kMaxWorldSize));
   add("--microbatches", options.microbatches, "M",
       "that a wave takes through a pipeline; default: six a step in all pipelines")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, kMaxMicrobatches));
   add("--waves", options.waves, "W", "before each update of the weights")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

@@ -1,9 +1,17 @@
 // TrainOptions: what the values mean together, and their form in a checkpoint.
 #include "common/train/options.h"
 
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "common/comm/rank_snapshot.h"
+#include "common/train/json_file.h"
 #include "common/train/main_guard.h"
 
 namespace lab {
@@ -15,7 +23,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(OptimizerKind, {{OptimizerKind::kSgd, "sgd"},
 
 namespace {
 
-// Calls visit(name, field) for every value that a checkpoint stores.
+// Calls visit(name, field) for every value that all checkpoints store.
 template <typename Options, typename Visit>
 void visit_stored(Options& options, const Visit& visit) {
   visit("steps", options.steps);
@@ -46,6 +54,23 @@ void visit_stored(Options& options, const Visit& visit) {
   visit("hidden", options.model.hidden_dim);
   visit("context", options.model.context);
   visit("tied", options.model.tied_head);
+}
+
+// The same for those that checkpoints of earlier versions lack.
+template <typename Options, typename Visit>
+void visit_stored_since(Options& options, const Visit& visit) {
+  visit("device", options.device);
+  visit("precision", options.precision);
+  visit("comm", options.comm);
+}
+
+template <typename T>
+void read(const nlohmann::json& json, const char* name, T& field) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    field = static_cast<T>(
+        whole_number(json, name, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  else
+    json.at(name).get_to(field);
 }
 
 }  // namespace
@@ -86,10 +111,19 @@ void TrainOptions::validate() const {
   const auto check = [](bool right, const std::string& message) {
     if (!right) throw UsageError(message);
   };
+  const auto check_word = [&](const char* option, const std::string& word,
+                              std::initializer_list<const char*> words) {
+    check(std::ranges::find(words, word) != words.end(),
+          fmt::format("{} {}: it must be one of {}", option, word, fmt::join(words, ", ")));
+  };
   constexpr int64_t kMany = 1'000'000'000;
   check_range("--steps", steps, 1, kMany);
   check_range("--seed", seed, 0, INT64_MAX);
   check_range("--threads", threads, 0, 1024);
+  check_range("--ranks", ranks, 1, kMaxWorldSize);
+  check_word("--device", device, {"cpu", "cuda", "auto"});
+  check_word("--precision", precision, {"float32", "tf32", "bfloat16"});
+  check_word("--comm", comm, {"gloo", "nccl", "auto"});
   check_range("--checkpoint-every", checkpoint_every, 0, kMany);
   check_range("--validate-every", validate_every, 0, kMany);
   check_range("--validation-batches", validation_batches, 1, kMany);
@@ -115,13 +149,18 @@ void TrainOptions::validate() const {
 
 nlohmann::json options_to_json(const TrainOptions& options) {
   nlohmann::json json = nlohmann::json::object();
-  visit_stored(options, [&](const char* name, const auto& field) { json[name] = field; });
+  const auto write = [&](const char* name, const auto& field) { json[name] = field; };
+  visit_stored(options, write);
+  visit_stored_since(options, write);
   return json;
 }
 
 TrainOptions options_from_json(const nlohmann::json& json) {
   TrainOptions options = default_train_options();
-  visit_stored(options, [&](const char* name, auto& field) { json.at(name).get_to(field); });
+  visit_stored(options, [&](const char* name, auto& field) { read(json, name, field); });
+  visit_stored_since(options, [&](const char* name, auto& field) {
+    if (json.contains(name)) read(json, name, field);
+  });
   return options;
 }
 

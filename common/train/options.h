@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ struct TrainOptions {
   /// Values of the program's own options (ProgramInfo::kept) by name, "--every": they belong to a
   /// run as the others do.
   std::map<std::string, std::string> program;
+  /// Those of them that --resume took over from the checkpoint.
+  std::set<std::string> resumed;
 
   LlamaConfig model;  // vocab_size is not an option: it is the tokenizer's
 
@@ -94,11 +97,14 @@ struct ProgramInfo {
 
 /// Reads the command line. Throws HelpRequested for --help, and UsageError for unknown,
 /// contradictory or impossible options. With --resume, options that are not given are those that
-/// the run was started with, and one that contradicts them is an error (all but --steps, --threads,
-/// folders, and how often to validate and save).
+/// the run was started with, and one that contradicts them is an error: all that decide what is
+/// computed. Given anew may be --steps, --threads, --device, --precision, --comm, folders, how
+/// often to validate and save, and the program's `carried` ones: a run may go on on another
+/// machine, and if its GPU is gone, with --device cpu --precision float32.
 TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info);
 
-/// For the checkpoint; and back, over the defaults. `from_json` throws nlohmann's exceptions.
+/// For the checkpoint; and back, over the defaults: checkpoints of earlier versions lack some.
+/// `from_json` throws nlohmann's exceptions, or Error for a number that does not fit.
 nlohmann::json options_to_json(const TrainOptions& options);
 TrainOptions options_from_json(const nlohmann::json& json);
 

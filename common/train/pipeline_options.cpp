@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <span>
 
 #include "common/io/files.h"
@@ -71,6 +72,13 @@ std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
   return spans;
 }
 
+void drop_resumed_split(PipelineOptions& options, TrainOptions& train, int stages) {
+  const auto split_stages = 1 + std::ranges::count(options.split, ',');
+  if (!train.resumed.contains("--split") || split_stages == stages) return;
+  options.split.clear();
+  train.program["--split"].clear();
+}
+
 Schedule choose_schedule(const std::string& name, int stages, int microbatches,
                          const ScheduleFunctions& functions) {
   Schedule schedule;
@@ -98,7 +106,6 @@ void agree_on_schedule(Job& job, const Schedule& schedule) {
 void agree_on_pipeline(Job& job, const std::vector<StageSpan>& spans,
                        const PipelineOptions& options) {
   job.agree("stages", describe_stages(spans));
-  job.agree("option log_every", fmt::format("{}", options.log_every));
   job.agree("option timeline", options.timeline ? "yes" : "no");
 }
 

@@ -8,12 +8,17 @@
 #include "common/launch/job.h"
 #include "common/model/config.h"
 #include "common/pipeline/schedule.h"
+#include "common/train/options.h"
 
 namespace CLI {
 class App;
 }
 
 namespace lab {
+
+/// Of a wave: an executor may have posted two messages for each before it waits for the first, and
+/// the flight record follows kMaxPending operations.
+inline constexpr int kMaxMicrobatches = 500;
 
 struct PipelineOptions {
   std::string split;       // "3,2,1": layers of each stage; empty: the lab's split
@@ -32,6 +37,10 @@ using SplitFunction = std::vector<StageSpan> (*)(int64_t layers, int stages, dou
 /// another rank's embedding).
 std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
                                      const PipelineOptions& options, SplitFunction split);
+
+/// The --split that --resume took over is that of as many stages as the run had before: with
+/// another number it is dropped. One that is given anew stays, and is an error if it does not fit.
+void drop_resumed_split(PipelineOptions& options, TrainOptions& train, int stages);
 
 /// Lab 05's plans, by name.
 struct ScheduleFunctions {

@@ -7,6 +7,7 @@
 #include "common/comm/agreement.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/error.h"
+#include "common/train/checkpoint_messages.h"
 
 namespace lab {
 namespace {
@@ -193,23 +194,16 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
 
 std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
                                         const TimeWindow& window) {
-  const int own = job.world().rank();
   const RankEnvironment& environment = job.environment();
   const bool one_machine = all_true(job.world(), environment.local_rank == environment.rank);
-  const auto key = [](int rank) { return fmt::format("timeline/{}", rank); };
   const FlightRecorder& recorder = job.world().recorder();
   Report mine{rank_timeline(recorder.history(), window, recorder.snapshot().groups),
               window.begin_ns};
   mine.timeline.name = name;
-  if (own != 0) {
-    job.store().set(key(own), encode(mine));
-    job.world().barrier();  // rank 0 serves the store: nobody may need it when it has gone on
-    return std::nullopt;
-  }
-  std::vector<Report> reports = {std::move(mine)};
-  for (int rank = 1; rank < job.world().size(); ++rank)
-    reports.push_back(decode(job.store().get(key(rank), std::chrono::seconds(30))));
-  job.world().barrier();
+  std::vector<Report> reports;
+  for (const std::string& text : gather_texts(job.world(), encode(mine)))
+    reports.push_back(decode(text));
+  if (reports.empty()) return std::nullopt;
   if (one_machine) align(reports);
   Timeline timeline{.unit = "s", .ranks = {}};
   for (Report& report : reports) timeline.ranks.push_back(std::move(report.timeline));

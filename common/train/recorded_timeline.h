@@ -54,7 +54,7 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
 /// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
 /// machine have one clock; the clocks of several machines need not agree: then all windows are
 /// taken to begin at the same moment, as they nearly do just behind a collective. `name`: how this
-/// rank is called in it. Throws Error if a rank is silent for 30 s.
+/// rank is called in it.
 std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
                                         const TimeWindow& window);
 

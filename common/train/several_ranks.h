@@ -1,8 +1,11 @@
 // What the training programs of several ranks do before their loop.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 
 #include "common/data/batch.h"
 #include "common/data/token_dataset.h"
@@ -24,8 +27,18 @@ void agree_on_options(Job& job, const TrainOptions& options);
 /// possible.
 Device agree_on_device(Job& job, const TrainOptions& options);
 
-/// The dataset of the options. The first rank of each machine tokenizes it, if need be; the others
-/// find the cache. Throws Error on every rank unless all read the same corpus.
+/// All ranks call it. `work` runs on the first rank of each machine, with all cores that the ranks
+/// may use together; the others sleep until every machine is done. `work` calls its argument again
+/// and again while it goes on, and may then take as long as it likes: only if nothing is heard of
+/// any for `patience` (0: the job's deadline of every wait), waiting ranks throw Error. `what` the
+/// work is, for messages; `threads`: as options.threads.
+void work_on_first_ranks(Job& job, const std::string& what, int threads,
+                         const std::function<void(const std::function<void()>& going_on)>& work,
+                         std::chrono::milliseconds patience = {});
+
+/// The dataset of the options. The first rank of each machine tokenizes it, if need be, on all
+/// cores, however long that takes; the others find the cache. Throws Error on every rank unless all
+/// read the same corpus.
 TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options);
 
 /// How many targets the microbatches of a rank have together.

@@ -80,6 +80,7 @@ void TrainingRun::resume() {
       "a step; {} would read {}; go on with as many",
       folder_.string(), state_.options.ranks, before, options_.ranks, now);
   // Each replica has a share of every epoch: with other shares it has got as far in all together.
+  // (What load_training_state lets through does not overflow.)
   state_.sampler.position = state_.sampler.position * state_.options.ranks / options_.ranks;
   require(state_.step < options_.steps,
           "--resume: the run in {} has done its {} steps; to go on, give it more with --steps",
@@ -92,6 +93,9 @@ void TrainingRun::resume() {
   if (state_.options.steps != options_.steps && options_.schedule == Decay::kCosine)
     fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", options_.steps,
                state_.options.steps);
+  if (state_.options.precision != options_.precision)
+    fmt::print("note: matrix products are now computed in {} instead of {}\n", options_.precision,
+               state_.options.precision);
 }
 
 void TrainingRun::print_start() const {

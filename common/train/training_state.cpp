@@ -14,6 +14,25 @@ namespace {
 
 constexpr const char* kFile = "training.json";
 constexpr int kFormat = 2;
+// Of all that counts: far more than can be, and products with a number of ranks fit 64 bits.
+constexpr int64_t kMost = int64_t{1} << 48;
+
+TrainingState state_of(const nlohmann::json& json) {
+  require(json.at("format") == kFormat, "written by another version of this program");
+  TrainingState state;
+  state.step = whole_number(json, "step", 0, kMost);
+  state.optimizer_steps = whole_number(json, "optimizer_steps", 0, kMost);
+  state.sampler = {.epoch = whole_number(json.at("sampler"), "epoch", 0, kMost),
+                   .position = whole_number(json.at("sampler"), "position", 0, kMost)};
+  state.data_fingerprint = from_hex(json.at("data_fingerprint").get<std::string>());
+  json.at("seconds").get_to(state.seconds);
+  json.at("last_loss").get_to(state.last_loss);
+  const auto& validation = json.at("first_validation_loss");
+  if (!validation.is_null()) state.first_validation_loss = validation.get<double>();
+  state.options = options_from_json(json.at("options"));
+  state.options.validate();
+  return state;
+}
 
 }  // namespace
 
@@ -41,26 +60,13 @@ TrainingState load_training_state(const std::filesystem::path& checkpoint) {
   verify_checkpoint(checkpoint, {kFile});
   const nlohmann::json json = read_json_file(path);
   try {
-    require(json.at("format") == kFormat, "{}: written by another version of this program",
-            path.string());
-    TrainingState state;
-    json.at("step").get_to(state.step);
-    json.at("optimizer_steps").get_to(state.optimizer_steps);
-    json.at("sampler").at("epoch").get_to(state.sampler.epoch);
-    json.at("sampler").at("position").get_to(state.sampler.position);
-    state.data_fingerprint = from_hex(json.at("data_fingerprint").get<std::string>());
-    json.at("seconds").get_to(state.seconds);
-    json.at("last_loss").get_to(state.last_loss);
-    const auto& validation = json.at("first_validation_loss");
-    if (!validation.is_null()) state.first_validation_loss = validation.get<double>();
-    state.options = options_from_json(json.at("options"));
-    require(state.step >= 0 && state.optimizer_steps >= 0, "{}: negative step counts",
-            path.string());
-    return state;
+    return state_of(json);
   } catch (const nlohmann::json::exception&) {
     fail("{}: fields are missing or of the wrong type", path.string());
   } catch (const std::invalid_argument&) {
     fail("{}: the fingerprint of the data is not a number", path.string());
+  } catch (const Error& error) {
+    fail("{}: {}", path.string(), error.what());
   }
 }
 

@@ -25,7 +25,8 @@ struct TrainingState {
 void save_training_state(const std::filesystem::path& folder, const TrainingState& state);
 
 /// Reads it from a checkpoint, after comparing its checksum. Throws Error if the checkpoint has
-/// none (a foreign model: it can be used, but not trained further) or it is damaged.
+/// none (a foreign model: it can be used, but not trained further), it is damaged, or it holds
+/// numbers that no run can have.
 TrainingState load_training_state(const std::filesystem::path& checkpoint);
 
 }  // namespace lab

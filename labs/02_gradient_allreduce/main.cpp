@@ -54,7 +54,8 @@ Options read_options(int argc, char** argv) {
       {.about = "Trains a LLaMA on several ranks, which average their gradients in every step.",
        .run_name = "allreduce",
        .batch = 1,  // a sequence for each rank
-       .add_options = add_options});
+       .add_options = add_options,
+       .carried = {"--log-every"}});
   if (options.log_every < 1)
     throw UsageError(fmt::format("--log-every {}: it must be at least 1", options.log_every));
   return options;

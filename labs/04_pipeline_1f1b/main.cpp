@@ -56,7 +56,11 @@ Options read_options(int argc, char** argv) {
       argc, argv,
       {.about = "Trains a LLaMA that is cut over several ranks: one forward, one backward pass.",
        .run_name = "pipeline",
-       .add_options = add_options});
+       .add_options = add_options,
+       .carried = {"--split", "--log-every"}});
+  const int stages = is_launcher(options.launch) ? options.launch.ranks
+                                                 : read_rank_environment(options.launch).world_size;
+  drop_resumed_split(options.pipeline, options.train, stages);
   if (options.train.accumulate != 1)
     throw UsageError("--accumulate: here the whole batch is one microbatch; lab 05 takes several");
   return options;

@@ -76,7 +76,7 @@ void add_schedule_options(CLI::App& app, Options& options) {
     return app.add_option(name, value, text)->type_name(type)->group("Pipeline");
   };
   add("--microbatches", options.microbatches, "M", "that a wave takes through the pipeline")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, kMaxMicrobatches))
       ->capture_default_str();
   add("--waves", options.waves, "W", "before each update of the weights")
       ->check(CLI::Range(1, 4096))
@@ -84,8 +84,14 @@ void add_schedule_options(CLI::App& app, Options& options) {
   add("--schedule", options.schedule, "gpipe|1f1b|FILE",
       "a file: as common/pipeline/schedule.h says")
       ->capture_default_str();
-  add("--messages", options.messages, "safe|blocking", "task 5's messages (default), or task 3's")
-      ->transform(CLI::CheckedTransformer(kinds).description(""));
+  const auto take = [&options, kinds](const std::string& word) {
+    options.messages = kinds.at(word);
+  };
+  app.add_option_function<std::string>("--messages", take,
+                                       "task 5's messages (default), or task 3's")
+      ->type_name("safe|blocking")
+      ->check(CLI::IsMember({"safe", "blocking"}).description(""))
+      ->group("Pipeline");
 }
 
 void add_simulation_options(CLI::App& app, Options& options) {
@@ -121,7 +127,11 @@ Options read_options(int argc, char** argv) {
        .run_name = "microbatches",
        .batch = 1,
        .add_options = add_options,
-       .kept = {"--microbatches", "--waves"}});
+       .kept = {"--microbatches", "--waves"},
+       .carried = {"--schedule", "--messages", "--split", "--log-every"}});
+  const int stages = is_launcher(options.launch) ? options.launch.ranks
+                                                 : read_rank_environment(options.launch).world_size;
+  drop_resumed_split(options.pipeline, options.train, stages);
   return options;
 }
 

@@ -68,8 +68,9 @@ Options read_options(int argc, char** argv) {
        .checkpoint_every = 50,
        .add_options = add_options,
        .kept = {"--waves"},
-       .carried = {"--dp", "--pp", "--schedule"}});
+       .carried = {"--dp", "--pp", "--schedule", "--split", "--log-every"}});
   settle_mesh(options.mesh, options.launch, options.train);
+  drop_resumed_split(options.pipeline, options.train, options.mesh.pp);
   return options;
 }
 

@@ -2,6 +2,7 @@
 #include "common/train/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -281,6 +282,32 @@ TEST_F(CheckpointTest, AConfigThatAsksForHugeMemoryIsRefused) {
   const fs::path folder = foreign(Trained());
   edit_config(folder, {{"vocab_size", 1 << 24}, {"intermediate_size", 1 << 18}});
   EXPECT_NE(load_error(folder).find("describes a model of"), std::string::npos);
+}
+
+// Peak memory of this process so far.
+int64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+TEST_F(CheckpointTest, AContextThatAsksForHugeMemoryIsRefused) {
+  const fs::path folder = foreign(Trained());
+  write_safetensors(folder / "model.safetensors", {});
+  // Few weights, but a table of angles of 1.7 GB.
+  edit_config(folder, {{"max_position_embeddings", 1 << 20},
+                       {"hidden_size", 400},
+                       {"head_dim", 400},
+                       {"num_attention_heads", 1},
+                       {"num_key_value_heads", 1},
+                       {"num_hidden_layers", 1},
+                       {"intermediate_size", 1}});
+  const int64_t before = peak_bytes();
+  const std::string error = load_error(folder);
+  EXPECT_NE(error.find("describes a context of 1048576 positions with 400 angles"),
+            std::string::npos)
+      << error;
+  EXPECT_LT(peak_bytes() - before, int64_t{256} << 20);
 }
 
 TEST_F(CheckpointTest, WhatTheModelCannotDoIsRefusedByName) {

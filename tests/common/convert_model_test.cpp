@@ -289,6 +289,15 @@ TEST_F(CorruptBinTest, ImpossibleSizesAreRefusedBeforeMemoryIsTaken) {
     EXPECT_TRUE(contains(error_with(3, 5, version_1), "heads do not divide"));
     EXPECT_TRUE(contains(error_with(2, 1 << 12, version_1), "cut short")) << "layers";
   }
+  // Version 1 has no table of angles: the size of the file does not tell how long the context is.
+  EXPECT_EQ(error_with(6, 1 << 20, /*version_1=*/true), "");
+  LlamaConfig wide = config_;
+  wide.dim = 96;
+  wide.heads = wide.kv_heads = 1;
+  write_llama2c(bin_, model_of(wide));
+  good_ = read_all(bin_);
+  config_ = wide;
+  EXPECT_TRUE(contains(error_with(6, 1 << 20, /*version_1=*/true), "far too long for it"));
   // The largest of each size, in a file of 28 bytes.
   const int32_t largest[7] = {1 << 16, 1 << 18, 1 << 12, 1 << 12, 1 << 12, 1 << 24, 1 << 20};
   const std::string error =

@@ -200,6 +200,20 @@ TEST(LlamaStage, DecodingTokenByTokenGivesTheLogitsOfForward) {
                     to_doubles(expected.rows(5, 6)), 1e-5, "prompt in two pieces");
 }
 
+TEST(LlamaStage, TheCacheGrowsWithTheStory) {
+  LlamaConfig c = tiny();
+  c.context = 700;  // more than the cache has room for at first, and when it has grown once
+  LlamaStage model = whole(c);
+  std::vector<int32_t> tokens;
+  for (int32_t t = 0; t < 700; ++t) tokens.push_back(t * t % 11);
+  const Tensor expected = model.forward(batch(tokens, 1)).view({700, 11});
+  const auto cache = model.new_cache();
+  for (int64_t t = 0; t < 700; ++t)
+    test::expect_near(model.decode(std::span(tokens).subspan(static_cast<size_t>(t), 1), *cache),
+                      to_doubles(expected.rows(t, t + 1)), 1e-5, "token by token");
+  EXPECT_THROW(model.decode(std::vector<int32_t>{1}, *cache), Error) << "the context is full";
+}
+
 TEST(LlamaStage, RefusesWhatCannotBe) {
   const LlamaConfig c = tiny();
   LlamaStage model = whole(c);

@@ -8,9 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "common/train/checkpoint_folder.h"
+#include "common/train/choose_device.h"
 #include "common/train/main_guard.h"
+#include "common/train/pipeline_options.h"
 #include "common/train/run_folder.h"
 #include "common/train/training_state.h"
+#include "tests/common/error_of.h"
 #include "tests/common/temp_folder.h"
 
 namespace lab {
@@ -266,6 +269,54 @@ TEST_F(RunFolderTest, ResumeRefusesAContradiction) {
                                                                 {"--resume", "--tied"},
                                                                 {"--resume", "--context", "64"}})
     EXPECT_NE(error_with_out(more).find("contradicts the run"), std::string::npos) << more[1];
+}
+
+TEST_F(RunFolderTest, ResumeStaysOnTheDeviceUnlessToldOtherwise) {
+  make_checkpoint(parse({"--device", "cuda", "--precision", "bfloat16", "--comm", "nccl"}));
+  const TrainOptions same = parse({"--resume", "--out", out_.c_str()});
+  EXPECT_EQ(same.device, "cuda");
+  EXPECT_EQ(same.precision, "bfloat16");
+  EXPECT_EQ(same.comm, "nccl");
+  const TrainOptions moved =
+      parse({"--resume", "--out", out_.c_str(), "--device", "cpu", "--precision", "float32"});
+  EXPECT_EQ(moved.device, "cpu");
+  EXPECT_EQ(moved.precision, "float32");
+  EXPECT_EQ(lab::error_of([] { choose_device("cpu", "bfloat16"); }),
+            "--precision bfloat16: the CPU computes in float32 only; say --precision float32");
+}
+
+TEST(Options, CheckpointsOfEarlierVersionsHaveNoDevice) {
+  nlohmann::json json = options_to_json(parse({"--device", "cuda", "--precision", "tf32"}));
+  for (const char* name : {"device", "precision", "comm"}) json.erase(name);
+  const TrainOptions options = options_from_json(json);
+  EXPECT_EQ(options.device, "cpu");
+  EXPECT_EQ(options.precision, "float32");
+  EXPECT_EQ(options.comm, "gloo");
+}
+
+TEST_F(RunFolderTest, AResumedSplitIsForAsManyStages) {
+  PipelineOptions pipeline;
+  const auto parse_split = [&](std::vector<const char*> arguments, int stages) {
+    pipeline = {};
+    arguments.insert(arguments.begin(), {"train", "--out", out_.c_str()});
+    TrainOptions options = parse_train_options(
+        static_cast<int>(arguments.size()), arguments.data(),
+        {.about = "test",
+         .add_options = [&](CLI::App& app) { add_pipeline_options(app, pipeline); },
+         .carried = {"--split", "--log-every"}});
+    drop_resumed_split(pipeline, options, stages);
+    EXPECT_EQ(options.program["--split"], pipeline.split);
+    return options;
+  };
+  make_checkpoint(parse_split({"--split", "4,1,1", "--log-every", "3"}, 3));
+  parse_split({"--resume"}, 3);
+  EXPECT_EQ(pipeline.split, "4,1,1");
+  EXPECT_EQ(pipeline.log_every, 3);
+  parse_split({"--resume", "--log-every", "4"}, 2);
+  EXPECT_EQ(pipeline.split, "");
+  EXPECT_EQ(pipeline.log_every, 4);
+  parse_split({"--resume", "--split", "5,1"}, 3);
+  EXPECT_EQ(pipeline.split, "5,1") << "given anew: choose_stages will refuse it";
 }
 
 TEST_F(RunFolderTest, ResumeTakesOverTheProgramsOwnOptions) {

@@ -63,6 +63,18 @@ on cuda 01 moved --batch 2 --accumulate 2 --steps "$steps"
 on cpu 01 moved --resume --steps $((steps + 1))
 on cuda 01 moved --resume --steps $((steps + 2))
 
+# Without a word about it, a run stays on its device; where that is missing, another has to be said.
+stays=("$programs/lab01_$whose" --resume --out moved --cache cache)
+"${stays[@]}" --steps $((steps + 3)) >moved.log 2>&1 || fail "$(cat moved.log)"
+grep -q 'threads:' moved.log && fail "moved to the CPU: $(cat moved.log)"
+if [[ $whose == emulated ]]; then
+  LAB_EMULATED_DRIVER=missing refused '--device cuda: no GPU can be used' "${stays[@]}" \
+    --steps $((steps + 4))
+  LAB_EMULATED_DRIVER=missing "${stays[@]}" --steps $((steps + 4)) --device cpu >moved.log 2>&1 ||
+    fail "$(cat moved.log)"
+  grep -q 'threads:' moved.log || fail "not on the CPU: $(cat moved.log)"
+fi
+
 # Products of less precision train, too.
 on cuda 01 rounded --precision bfloat16 --steps "$steps"
 

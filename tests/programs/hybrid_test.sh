@@ -49,11 +49,24 @@ run 06 other --resume --dp 3 --pp 1 --log-every 1 --steps 5
 run 06 other --resume --ranks 1 --log-every 1 --steps 6
 near whole other
 
+# What is not said stays as it was: stages, how often the loss is told. Another number of stages has
+# stages of its own.
+lab06=$programs/lab06_solution
+run 06 uneven --dp 1 --pp 3 --split 4,1,1 --log-every 2 --steps 2
+"$lab06" --resume --out uneven --steps 6 --cache cache >uneven.log 2>&1 || fail "$(cat uneven.log)"
+grep -q '0-3 | 1: layer 4 | 2: layer 5, head' uneven.log || fail "stages: $(cat uneven.log)"
+(($(wc -l <uneven/metrics.jsonl) == 4)) || fail "steps 1, 2, 4, 6: $(cat uneven/metrics.jsonl)"
+"$lab06" --resume --out uneven --steps 7 --pp 2 --cache cache >uneven.log 2>&1 ||
+  fail "$(cat uneven.log)"
+grep -q 'mesh    1 x 2 stages' uneven.log || fail "stages: $(cat uneven.log)"
+refused 'split 5,1: 2 stages, but there are 3' "$lab06" --resume --out uneven --steps 9 --pp 3 \
+  --split 5,1
+run 06 uneven --resume --steps 8 --dp 1 --pp 3 --precision float32 --device cpu
+
 # A file of options makes the same run.
 run 06 again --config whole/config.ini --log-every 1 --validate-every 0 --story-tokens 0
 same whole again checkpoint-000006
 
-lab06=$programs/lab06_solution
 small=(--dim 48 --heads 4 --context 64 --cache cache --out x)
 refused '6 ranks, but there are 4' "$lab06" "${small[@]}" --dp 2 --pp 3 --ranks 4
 refused '7 ranks for 6 layers' "$lab06" "${small[@]}" --dp 1 --pp 7
