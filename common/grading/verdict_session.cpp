@@ -121,7 +121,8 @@ std::vector<Parcel> reference_results(const RankJob& job) {
 /// Takes the place of GoogleTest's printer.
 class Collector final : public testing::EmptyTestEventListener {
  public:
-  explicit Collector(std::map<std::string, TaskResult>& results) : results_(results) {}
+  Collector(std::map<std::string, TaskResult>& results, std::string enough)
+      : results_(results), enough_(std::move(enough)) {}
 
   void OnTestStart(const testing::TestInfo& test) override {
     test_ = &test;
@@ -138,10 +139,16 @@ class Collector final : public testing::EmptyTestEventListener {
       message.erase(0, prefix.size());
     message.erase(message.find_last_not_of('\n') + 1);  // GoogleTest 1.13 and later append one
     const std::string origin = part.file_name() == nullptr ? "" : part.file_name();
+    if (!enough_.empty() && message.find(enough_) != std::string::npos)
+      GTEST_FLAG_SET(fail_fast, true);  // GoogleTest asks behind every test
     if (origin == kVerdict)
       result.failures.push_back({in_words(test_->name()), message});
     else
       result.not_graded = fmt::format("{}: {}", in_words(test_->name()), message);
+  }
+
+  void OnTestSuiteEnd(const testing::TestSuite& /*suite*/) override {
+    GTEST_FLAG_SET(fail_fast, false);  // it would skip the other suites, too
   }
 
  private:
@@ -151,6 +158,7 @@ class Collector final : public testing::EmptyTestEventListener {
   }
 
   std::map<std::string, TaskResult>& results_;
+  std::string enough_;
   // Not asked from GoogleTest in OnTestPartResult: it holds the lock that the answer needs.
   const testing::TestInfo* test_ = nullptr;
 };
@@ -168,7 +176,8 @@ std::filesystem::path VerdictSettings::solution_program() const {
 const VerdictSettings& settings() { return mutable_settings(); }
 void set_settings(VerdictSettings settings) { mutable_settings() = std::move(settings); }
 
-std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& tasks) {
+std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& tasks,
+                                            const std::string& enough) {
   std::string filter;
   for (const std::string& task : tasks)
     filter += fmt::format("{}Task{}.*", filter.empty() ? "" : ":", task);
@@ -176,7 +185,7 @@ std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& task
   std::map<std::string, TaskResult> results;
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Collector(results));
+  listeners.Append(new Collector(results, enough));
   // The return value says no more than `results`.
   [[maybe_unused]] const int failed = RUN_ALL_TESTS();
   for (const std::string& task : tasks)

@@ -228,6 +228,15 @@ Job::~Job() = default;
 
 const RankEnvironment& Job::environment() const { return impl_->environment; }
 
+std::vector<int> Job::ranks_here() const {
+  const std::string space = process_space();
+  std::vector<int> here;
+  for (int rank = 0; rank < impl_->environment.world_size; ++rank)
+    if (rank == impl_->environment.rank || impl_->ranks[static_cast<size_t>(rank)].space == space)
+      here.push_back(rank);
+  return here;
+}
+
 ProcessGroup& Job::world() { return *impl_->world; }
 
 Store& Job::store() { return *impl_->store; }

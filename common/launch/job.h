@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/comm/process_group.h"
 #include "common/comm/store.h"
@@ -27,6 +28,8 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   const RankEnvironment& environment() const;
+  /// The ranks on this rank's machine (of one container: on it), ascending; this one among them.
+  std::vector<int> ranks_here() const;
   ProcessGroup& world();
   Store& store();
 

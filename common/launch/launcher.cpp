@@ -31,6 +31,8 @@ constexpr int kPollMilliseconds = 20;
 constexpr milliseconds kBetweenLooks{200};
 constexpr milliseconds kAfterTerm{2000};   // from SIGTERM to SIGKILL
 constexpr milliseconds kSilentWait{2000};  // for ranks that write a checkpoint
+constexpr std::chrono::minutes kUnattended{
+    5};  // from SIGTERM to SIGKILL where nobody can ask twice
 
 class Launch {
  public:
@@ -50,7 +52,7 @@ class Launch {
     while (take_ends()) {
       pass_on_outputs();
       take_signals();
-      if (broken_output_ && !interrupted_) interrupt(SIGTERM);
+      if (broken_output_ && !interrupted_) interrupt_unattended();
       look();
       end_overdue();
       tell_what_is_awaited();
@@ -126,8 +128,10 @@ class Launch {
     while (const auto signal = signals_.next()) {
       if (interrupted_)
         kill_at_ = Clock::now();
+      else if (*signal == SIGHUP)
+        interrupt_unattended();
       else
-        interrupt(*signal == SIGHUP ? SIGTERM : *signal);
+        interrupt(*signal);
     }
   }
 
@@ -136,6 +140,12 @@ class Launch {
     interrupted_ = signal;
     for (const auto& child : ranks_.children) child->send_signal(signal);
     tell_at_ = Clock::now() + kSilentWait;
+  }
+
+  /// The terminal, or whoever read the output, is gone.
+  void interrupt_unattended() {
+    interrupt(SIGTERM);
+    kill_at_ = std::min<Clock::time_point>(kill_at_, Clock::now() + kUnattended);
   }
 
   void tell_what_is_awaited() {

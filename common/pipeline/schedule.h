@@ -25,8 +25,10 @@ inline bool is_send(ActionKind kind) {
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int microbatch = 0;
-  /// Of a message. False: the stage stands still until it is done. True: it is begun here, and the
-  /// stage goes on; a recv is waited for where its data is read, a send at the end of the list.
+  /// Of a message. False: the stage stands still until it is done (so validate and simulate take
+  /// it; an executor may wait for a recv later, where its data is read). True: it is begun here,
+  /// and the stage goes on; a recv is waited for where its data is read, a send at the end of the
+  /// list.
   bool posted = false;
 
   bool operator==(const Action&) const = default;

@@ -76,7 +76,7 @@ void add_mesh_options(CLI::App& app, MeshOptions& options) {
       ->check(CLI::Range(1, kMaxWorldSize));
   add("--microbatches", options.microbatches, "M",
       "that a wave takes through a pipeline; default: six a step in all pipelines")
-      ->check(CLI::Range(1, kMaxMicrobatches));
+      ->check(CLI::Range(1, 4096));
   add("--waves", options.waves, "W", "before each update of the weights")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -93,6 +93,7 @@ void settle_mesh(MeshOptions& options, LaunchOptions& launch, TrainOptions& trai
                                  options.pp, options.ranks(), kMaxWorldSize));
   settle_microbatches(options, train.resume ? train.ranks * train.accumulate : kMicrobatchesPerStep,
                       train.resume);
+  check_microbatches(options.microbatches, options.pp);
   const int64_t per_pipeline = int64_t{options.microbatches} * options.waves;
   if (!train.resume && train.accumulate != 1 && train.accumulate != per_pipeline)
     throw UsageError("--accumulate: here it is --microbatches times --waves; say these");

@@ -43,6 +43,13 @@ void add_pipeline_options(CLI::App& app, PipelineOptions& options) {
       ->group("Run");
 }
 
+void check_microbatches(int microbatches, int stages) {
+  if (stages > 1 && microbatches > kMaxMicrobatches)
+    throw UsageError(fmt::format(
+        "--microbatches {}: a wave through several stages takes {} at most; use more --waves",
+        microbatches, kMaxMicrobatches));
+}
+
 std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
                                      const PipelineOptions& options, SplitFunction split) {
   if (stages > config.layers)

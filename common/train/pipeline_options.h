@@ -16,9 +16,12 @@ class App;
 
 namespace lab {
 
-/// Of a wave: an executor may have posted two messages for each before it waits for the first, and
-/// the flight record follows kMaxPending operations.
+/// Of a wave in several stages: an executor may have posted two messages for each microbatch before
+/// it waits for the first, and the flight record follows kMaxPending operations.
 inline constexpr int kMaxMicrobatches = 500;
+
+/// Throws UsageError if a wave has more microbatches than that.
+void check_microbatches(int microbatches, int stages);
 
 struct PipelineOptions {
   std::string split;       // "3,2,1": layers of each stage; empty: the lab's split

@@ -115,7 +115,6 @@ Device agree_on_device(Job& job, const TrainOptions& options) {
   const bool may_use_nccl = job.world().size() > 1 && options.comm != "gloo";
   if (may_use_nccl) prepare_for_nccl();
   const Device device = choose_device(options.device, options.precision, local_rank).device;
-  job.agree("option precision", options.precision);
   job.agree("device", device == Device::kCpu ? "the CPU" : "a GPU");
   if (device == Device::kCuda && may_use_nccl) connect_gpus(job, options.comm == "nccl");
   return device;
@@ -126,8 +125,10 @@ void work_on_first_ranks(Job& job, const std::string& what, int threads,
                          milliseconds patience) {
   const RankEnvironment& environment = job.environment();
   if (environment.world_size == 1) return work([] {});
-  if (environment.local_rank == 0) {
-    const ManyThreads all_cores(threads_of_all(threads, environment.world_size));
+  const std::vector<int> here = job.ranks_here();
+  // A rank that was started by hand does not know how many others there are on its machine.
+  if (environment.local_rank == 0 || here.front() == environment.rank) {
+    const ManyThreads all_cores(threads_of_all(threads, static_cast<int>(here.size())));
     auto next_sign = Clock::now();
     work([&] {
       if (Clock::now() < next_sign) return;

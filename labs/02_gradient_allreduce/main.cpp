@@ -70,7 +70,6 @@ int train(Job& job, const Options& all_options) {
   agree_on_options(job, options);
   const Device device = agree_on_device(job, options);
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
-  job.agree("option log_every", fmt::format("{}", all_options.log_every));
 
   // 1 · Input. Changed: all ranks know the order of the epoch, and each reads its share of it.
   const Tokenizer tokenizer(options.tokenizer);

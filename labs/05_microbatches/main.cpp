@@ -76,7 +76,7 @@ void add_schedule_options(CLI::App& app, Options& options) {
     return app.add_option(name, value, text)->type_name(type)->group("Pipeline");
   };
   add("--microbatches", options.microbatches, "M", "that a wave takes through the pipeline")
-      ->check(CLI::Range(1, kMaxMicrobatches))
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   add("--waves", options.waves, "W", "before each update of the weights")
       ->check(CLI::Range(1, 4096))
@@ -129,9 +129,11 @@ Options read_options(int argc, char** argv) {
        .add_options = add_options,
        .kept = {"--microbatches", "--waves"},
        .carried = {"--schedule", "--messages", "--split", "--log-every"}});
+  if (options.simulate) return options;
   const int stages = is_launcher(options.launch) ? options.launch.ranks
                                                  : read_rank_environment(options.launch).world_size;
   drop_resumed_split(options.pipeline, options.train, stages);
+  check_microbatches(options.microbatches, stages);
   return options;
 }
 

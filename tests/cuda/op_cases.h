@@ -24,7 +24,7 @@ struct OpCase {
 };
 
 /// How GoogleTest names a case in messages.
-inline void PrintTo(const OpCase& op, std::ostream* out) { *out << op.name; }
+inline std::ostream& operator<<(std::ostream& out, const OpCase& op) { return out << op.name; }
 
 std::vector<OpCase> linear_cases();
 std::vector<OpCase> embedding_cases();

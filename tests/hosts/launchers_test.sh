@@ -22,7 +22,7 @@ options=(--dp 2 --pp 2 --dim 48 --heads 4 --context 64 --story-tokens 0 --valida
 trains() {
   local name=$1
   shift
-  timeout 120 "$@" "$lab06" "${options[@]}" --out "$name" >"$name.log" 2>&1 ||
+  timeout -k 10 120 "$@" "$lab06" "${options[@]}" --out "$name" >"$name.log" 2>&1 ||
     fail "$name:"$'\n'"$(cat "$name.log")"
   same own "$name" checkpoint-000005
 }
@@ -31,7 +31,7 @@ trains() {
 refuses() {
   local pattern=$1
   shift
-  if timeout 120 "$@" >refused.log 2>&1; then fail "accepted: $*"; fi
+  if timeout -k 10 120 "$@" >refused.log 2>&1; then fail "accepted: $*"; fi
   grep -q -- "$pattern" refused.log || fail "not '$pattern':"$'\n'"$(cat refused.log)"
   [[ ! -e x ]] || fail "a refused run has left its folder"
 }
