@@ -11,25 +11,21 @@ namespace {
 
 using nlohmann::json;
 
-// The passes of all ranks one below the other, and their messages below these. A viewer takes each
-// group for a process; its number must not be that of one of its tracks ("main thread").
-enum class Group { kPasses = 1'000'000, kMessages };
+// A viewer takes all for one process, whose tracks it then shows at once. Its number must not be
+// that of a track, which would be called its main thread.
+constexpr int kProcess = 1'000'000;
 
 // The tracks that are shown, one below the other.
 class Trace {
  public:
   explicit Trace(const Timeline& timeline) : microseconds_(timeline.unit == "s" ? 1e6 : 1e3) {}
 
-  void add_group(Group group, const std::string& name) {
-    add_metadata(group, "process_name", {{"name", name}});
-    add_metadata(group, "process_sort_index", {{"sort_index", static_cast<int>(group)}});
-  }
+  void name_process(const std::string& name) { add_metadata("process_name", {{"name", name}}); }
 
-  int add_track(Group group, const std::string& name) {
-    const int track = static_cast<int>(groups_.size());
-    groups_.push_back(group);
-    add_metadata(group, "thread_name", {{"name", name}}, track);
-    add_metadata(group, "thread_sort_index", {{"sort_index", track}}, track);
+  int add_track(const std::string& name) {
+    const int track = ++tracks_;  // number 0 would pass for the main thread
+    add_metadata("thread_name", {{"name", name}}, track);
+    add_metadata("thread_sort_index", {{"sort_index", track}}, track);
     return track;
   }
 
@@ -41,7 +37,7 @@ class Trace {
     events_.push_back({{"ph", "X"},
                        {"name", name},
                        {"cat", span_name(span.kind)},
-                       {"pid", static_cast<int>(groups_[static_cast<size_t>(track)])},
+                       {"pid", kProcess},
                        {"tid", track},
                        {"ts", span.start * microseconds_},
                        {"dur", span.length() * microseconds_},
@@ -53,16 +49,16 @@ class Trace {
   }
 
  private:
-  void add_metadata(Group group, const char* what, json arguments, int track = 0) {
+  void add_metadata(const char* what, json arguments, int track = 0) {
     events_.push_back({{"ph", "M"},
                        {"name", what},
-                       {"pid", static_cast<int>(group)},
+                       {"pid", kProcess},
                        {"tid", track},
                        {"args", std::move(arguments)}});
   }
 
   double microseconds_;
-  std::vector<Group> groups_;  // of each track
+  int tracks_ = 0;
   json events_ = json::array();
 };
 
@@ -82,7 +78,7 @@ void add_messages(Trace& trace, const Timeline& timeline, int rank) {
         tracks, [&](const Track& track) { return track.free_from <= message->start; });
     if (free == tracks.end()) {
       const std::string name = fmt::format("messages of {}", rank_name(timeline, rank));
-      tracks.push_back({trace.add_track(Group::kMessages, name), 0});
+      tracks.push_back({trace.add_track(name), 0});
       free = tracks.end() - 1;
     }
     free->free_from = message->end;
@@ -94,14 +90,12 @@ void add_messages(Trace& trace, const Timeline& timeline, int rank) {
 
 std::string chrome_trace(const Timeline& timeline) {
   Trace trace(timeline);
-  if (timeline.rank_count() > 0) trace.add_group(Group::kPasses, "passes");
+  if (timeline.rank_count() > 0) trace.name_process("ranks");
   for (int rank = 0; rank < timeline.rank_count(); ++rank) {
-    const int track = trace.add_track(Group::kPasses, rank_name(timeline, rank));
+    const int track = trace.add_track(rank_name(timeline, rank));
     for (const Span& span : timeline.ranks[static_cast<size_t>(rank)].spans)
       trace.add_span(track, span, describe_span(span, rank));
   }
-  if (std::ranges::any_of(timeline.ranks, [](const auto& rank) { return !rank.messages.empty(); }))
-    trace.add_group(Group::kMessages, "messages");
   for (int rank = 0; rank < timeline.rank_count(); ++rank) add_messages(trace, timeline, rank);
   return trace.text();
 }
