@@ -229,6 +229,11 @@ bool is_launcher(const LaunchOptions& options) {
   return is_launcher(options, [](const char* name) { return std::getenv(name); });
 }
 
+int ranks_wanted(const LaunchOptions& options) {
+  const int started = read_rank_environment(options).world_size;
+  return started > 1 ? started : options.ranks;
+}
+
 RankEnvironment read_rank_environment(const LaunchOptions& options) {
   return read_rank_environment(options, [](const char* name) { return std::getenv(name); });
 }

@@ -73,6 +73,10 @@ RankEnvironment read_rank_environment(const LaunchOptions& options);
 bool is_launcher(const LaunchOptions& options, const GetVariable& variable);
 bool is_launcher(const LaunchOptions& options);
 
+/// How many ranks the job has: as many as have been started, or as --ranks shall start; 0 if nobody
+/// has said.
+int ranks_wanted(const LaunchOptions& options);
+
 inline constexpr uint16_t kDefaultMasterPort = 29500;
 /// Derived ports lie in [kFirstDerivedPort, kFirstDerivedPort + kDerivedPorts): below those that
 /// Linux gives to outgoing connections, 32768 and up.

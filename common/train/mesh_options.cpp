@@ -16,12 +16,6 @@ namespace {
 constexpr int kMicrobatchesPerStep = 6;
 constexpr int kStages = 3;
 
-/// How many ranks there will be; 0: as many as the mesh wants.
-int ranks_wanted(const LaunchOptions& launch) {
-  const int started = read_rank_environment(launch).world_size;
-  return started > 1 ? started : launch.ranks;
-}
-
 int largest_divisor(int number, int limit) {
   int divisor = std::min(number, limit);
   while (number % divisor != 0) --divisor;

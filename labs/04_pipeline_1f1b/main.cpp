@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -58,8 +59,7 @@ Options read_options(int argc, char** argv) {
        .run_name = "pipeline",
        .add_options = add_options,
        .carried = {"--split", "--log-every"}});
-  const int stages = is_launcher(options.launch) ? options.launch.ranks
-                                                 : read_rank_environment(options.launch).world_size;
+  const int stages = std::max(1, ranks_wanted(options.launch));
   drop_resumed_split(options.pipeline, options.train, stages);
   if (options.train.accumulate != 1)
     throw UsageError("--accumulate: here the whole batch is one microbatch; lab 05 takes several");

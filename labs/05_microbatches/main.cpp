@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -130,8 +131,7 @@ Options read_options(int argc, char** argv) {
        .kept = {"--microbatches", "--waves"},
        .carried = {"--schedule", "--messages", "--split", "--log-every"}});
   if (options.simulate) return options;
-  const int stages = is_launcher(options.launch) ? options.launch.ranks
-                                                 : read_rank_environment(options.launch).world_size;
+  const int stages = std::max(1, ranks_wanted(options.launch));
   drop_resumed_split(options.pipeline, options.train, stages);
   check_microbatches(options.microbatches, stages);
   return options;
