@@ -33,9 +33,10 @@ struct RankJob {
 
 /// Starts all ranks, waits, and leaves neither process nor file behind. Each rank finds RANK,
 /// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS, OMP_WAIT_POLICY and GOMP_SPINCOUNT in its environment,
-/// over Gloo also MASTER_ADDR and MASTER_PORT of a store that the harness serves. A job that can never go on (a
-/// deadlock, a rank that others wait for is gone) is ended at once and explained. Throws Error if
-/// the harness itself fails: program not found, temporary folder not writable, disk full.
+/// over Gloo also MASTER_ADDR and MASTER_PORT of a store that the harness serves. A job that can
+/// never go on (a deadlock, a rank that others wait for is gone) is ended at once and explained.
+/// Throws Error if the harness itself fails: program not found, temporary folder not writable, disk
+/// full.
 ///
 /// With the environment variable LAB_DEBUG_RANK=K, rank K waits until a debugger is attached; the
 /// command is printed, and there is no deadline.
