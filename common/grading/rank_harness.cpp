@@ -63,7 +63,8 @@ std::map<std::string, std::string> environment_of(const Scene& scene, int rank) 
       {"OMP_NUM_THREADS", std::to_string(threads_per_rank(scene.job))},
       // Threads that wait in a loop instead of sleeping make a loaded machine 15 times slower.
       {"OMP_WAIT_POLICY", "PASSIVE"},
-      {"GOMP_SPINCOUNT", "0"}};  // whoever set it for programs: it would overrule the policy
+      {"GOMP_SPINCOUNT", "0"},  // whoever set it for programs: it would overrule the policy
+      {kSimpleProductsVariable, kSimpleProducts}};
   if (scene.server)
     environment.insert({{"MASTER_ADDR", "127.0.0.1"},
                         {"MASTER_PORT", std::to_string(scene.server->port())},

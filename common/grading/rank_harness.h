@@ -32,11 +32,11 @@ struct RankJob {
 };
 
 /// Starts all ranks, waits, and leaves neither process nor file behind. Each rank finds RANK,
-/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS, OMP_WAIT_POLICY and GOMP_SPINCOUNT in its environment,
-/// over Gloo also MASTER_ADDR and MASTER_PORT of a store that the harness serves. A job that can
-/// never go on (a deadlock, a rank that others wait for is gone) is ended at once and explained.
-/// Throws Error if the harness itself fails: program not found, temporary folder not writable, disk
-/// full.
+/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT and
+/// kSimpleProductsVariable in its environment, over Gloo also MASTER_ADDR and MASTER_PORT of a
+/// store that the harness serves. A job that can never go on (a deadlock, a rank that others wait
+/// for is gone) is ended at once and explained. Throws Error if the harness itself fails: program
+/// not found, temporary folder not writable, disk full.
 ///
 /// With the environment variable LAB_DEBUG_RANK=K, rank K waits until a debugger is attached; the
 /// command is printed, and there is no deadline.
@@ -46,5 +46,11 @@ std::vector<RankResult> run_ranks(const RankJob& job);
 /// on a machine that is busy with other things, once more with kPatience times the deadline.
 std::vector<RankResult> run_ranks_patiently(const RankJob& job);
 inline constexpr double kPatience = 4;
+
+/// Makes oneDNN multiply with its simplest kernels. Its fastest ones are made when a process first
+/// multiplies, which takes 45 ms with AVX-512: more than all products of a test. Besides, products
+/// then have the same bits on every x86 machine.
+inline constexpr const char* kSimpleProductsVariable = "ONEDNN_MAX_CPU_ISA";
+inline constexpr const char* kSimpleProducts = "SSE41";
 
 }  // namespace lab::grading

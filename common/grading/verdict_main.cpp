@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/grading/expectations.h"
+#include "common/grading/rank_harness.h"
 #include "common/grading/score.h"
 #include "common/grading/verdict_session.h"
 #include "common/io/files.h"
@@ -139,6 +140,7 @@ void forget_variables_of_googletest() {
 
 int run(int argc, char** argv, const fs::path& source_folder, const std::string& lab_folder) {
   forget_variables_of_googletest();
+  setenv(kSimpleProductsVariable, kSimpleProducts, /*overwrite=*/1);
   testing::InitGoogleTest(&argc, argv);  // takes its own options out of argv
   Options options;
   CLI::App app("Judges an implementation of lab " + lab_folder + ".");
