@@ -14,6 +14,11 @@ int thread_count();
 /// bit for bit only with the same number of threads.
 void set_thread_count(int threads);
 
+/// Makes OpenMP give the calling thread as many threads as it announces, whatever OMP_THREAD_LIMIT
+/// and OMP_DYNAMIC say. oneDNN shares a product out among those announced: with fewer of them some
+/// of its elements would stay as they were.
+void make_threads_certain();
+
 /// Calls body(i) for every i in [begin, end), on all threads, in contiguous equal shares. Which
 /// thread computes an index never changes what is computed, so results do not depend on timing.
 /// Inside another parallel loop it runs on the calling thread. If `body` throws, the first

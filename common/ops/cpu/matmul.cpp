@@ -5,6 +5,7 @@
 
 #include "common/ops/cpu/kernels.h"
 #include "common/tensor/error.h"
+#include "common/tensor/parallel.h"
 
 namespace lab::cpu {
 namespace {
@@ -37,6 +38,7 @@ void matmul(Transpose transpose_a, Transpose transpose_b, float alpha, const Mat
     }
     return;
   }
+  make_threads_certain();
   // oneDNN insists on ld >= 1 and >= columns, also for matrices of one row.
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', c.rows, c.columns, inner,
                                           alpha, a.data, a.ld, b.data, b.ld, beta, c.data, c.ld);
