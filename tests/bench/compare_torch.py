@@ -3,6 +3,7 @@
 
     cmake --build --preset student --target bench_step
     python3 tests/bench/compare_torch.py build/student/bin/bench_step [--threads N]
+    ... --against eager transformers            # needs pip install torch transformers
     ... --device cuda [--precision tf32] [--model large] --against eager default reduce-overhead
 
 Prints how many times faster the workbook is: the median over rounds of the ratio of measurements of
@@ -39,8 +40,8 @@ def compare(vocab, arguments):
     """One result for each way of running PyTorch."""
     memory = "gpu_mib" if arguments.device == "cuda" else "peak_mib"
     ours = [str(arguments.bench_step.resolve()), "--step-only", "--json", "--rounds", "1"]
-    theirs = {way: TORCH + ([] if way == "eager" else ["--compile", way])
-              for way in arguments.against}
+    options = {"eager": [], "transformers": ["--transformers"]}
+    theirs = {way: TORCH + options.get(way, ["--compile", way]) for way in arguments.against}
     rounds = []
     for _ in range(arguments.rounds):
         measured = {"workbook": measure(ours, arguments, vocab)}
@@ -99,8 +100,10 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=10, help="per measurement")
     parser.add_argument("--warmup", type=int, default=3, help="steps before each measurement")
     parser.add_argument("--against", nargs="+", default=["eager"],
-                        choices=("eager", "default", "reduce-overhead", "max-autotune"),
-                        help="PyTorch as it is, or its step compiled in one of torch.compile's modes")
+                        choices=("eager", "transformers", "default", "reduce-overhead",
+                                 "max-autotune"),
+                        help="PyTorch at its fastest without compiling (eager), as most people "
+                        "train a LLaMA (transformers), or compiled in a mode of torch.compile")
     parser.add_argument("--compile", dest="against", action="store_const", const=["default"],
                         help="short for --against default")
     parser.add_argument("--json", action="store_true", help="one JSON object per comparison")

@@ -3,9 +3,11 @@
 
     python3 torch_step.py [--vocab 4096] [--batch 3] [--context 256] [--threads 2] [--compile]
                           [--model large] [--device cuda] [--precision bfloat16]
+                          [--transformers]
 
 Written the way PyTorch is fastest: fused attention (scaled_dot_product_attention), fused Adam,
-shifted targets instead of a shifted copy of the logits. Prints one JSON object.
+shifted targets instead of a shifted copy of the logits. With --transformers the way most people
+train a LLaMA: LlamaForCausalLM of that package, and Adam, both as they come. Prints one JSON object.
 """
 
 import argparse
@@ -98,6 +100,17 @@ def loss_of(model, tokens):
     return F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
 
 
+def llama_of_transformers(config):
+    """The same model as a LlamaForCausalLM, and its loss as a function of model and tokens."""
+    import transformers
+
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=config.vocab, hidden_size=config.dim, intermediate_size=config.hidden,
+        num_hidden_layers=config.layers, num_attention_heads=config.heads,
+        max_position_embeddings=config.context, rms_norm_eps=EPSILON, tie_word_embeddings=False))
+    return model, lambda model, tokens: model(input_ids=tokens, labels=tokens).loss
+
+
 def peak_mib():
     """Peak resident memory of this process (Linux)."""
     for line in open("/proc/self/status", encoding="ascii"):
@@ -121,6 +134,8 @@ def parse_arguments():
     parser.add_argument("--compile", nargs="?", const="default", metavar="MODE",
                         help="use torch.compile, in this mode: default, reduce-overhead "
                         "(which records CUDA graphs), max-autotune")
+    parser.add_argument("--transformers", action="store_true",
+                        help="LlamaForCausalLM and Adam without options")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         sys.exit(f"error: this PyTorch ({torch.__version__}) sees no GPU")
@@ -136,9 +151,16 @@ def main():
     torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
     torch.manual_seed(1)
     before = peak_mib()
-    model = Llama(config).to(arguments.device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=8e-4, fused=True)
-    compute_loss = torch.compile(loss_of, mode=arguments.compile) if arguments.compile else loss_of
+    if arguments.transformers:
+        model, compute_loss = llama_of_transformers(config)
+        options = {}
+    else:
+        model, compute_loss = Llama(config), loss_of
+        options = {"fused": True}
+    model.to(arguments.device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=8e-4, **options)
+    if arguments.compile:
+        compute_loss = torch.compile(compute_loss, mode=arguments.compile)
 
     seconds = []
     for _ in range(arguments.warmup + arguments.steps):
@@ -158,9 +180,11 @@ def main():
         seconds.append(time.perf_counter() - start)
 
     milliseconds = 1e3 * statistics.median(seconds[arguments.warmup:])
-    how = f" compiled ({arguments.compile})" if arguments.compile else " eager"
+    how = f"compiled ({arguments.compile})" if arguments.compile else "eager"
+    if arguments.transformers:
+        how = f"LlamaForCausalLM {how}"
     result = {
-        "program": f"torch {torch.__version__}{how}",
+        "program": f"torch {torch.__version__} {how}",
         "device": torch.cuda.get_device_name() if on_gpu else "CPU",
         "precision": arguments.precision,
         "vocab": config.vocab,
