@@ -151,14 +151,15 @@ struct Job::Impl {
   }
 
   void leave_in_failure() {
+    bool judged = false;
     try {
       store->set(job_keys::failed(environment.rank),
                  std::to_string(store->add(job_keys::kFailures, 1)));
-      if (watchdog && !all_know) watchdog->last_words(kLastWords);
+      if (watchdog && !all_know) judged = watchdog->last_words(kLastWords);
       store->set(job_keys::left(environment.rank), "1");
       wait_for_others(kSilentWait);
     } catch (const std::exception& error) {  // the store is gone: there is nobody left to tell
-      fmt::print(stderr, "rank {} ends: {}\n", environment.rank, error.what());
+      if (!judged) fmt::print(stderr, "rank {} ends: {}\n", environment.rank, error.what());
     }
   }
 

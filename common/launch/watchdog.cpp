@@ -70,7 +70,7 @@ struct Watchdog::Impl {
       while (!judged_already() && pause(tick));
       publish();
     } catch (const std::exception& error) {
-      store_is_lost(error.what());
+      if (!judged_already()) store_is_lost(error.what());
     }
   }
 
@@ -153,7 +153,10 @@ struct Watchdog::Impl {
     const bool is_mine = verdict.substr(0, space) == std::to_string(rank);
     decide(is_mine);
     if (!is_mine) fmt::print(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
-    store.add(job_keys::kVerdictSeen, 1);
+    try {
+      store.add(job_keys::kVerdictSeen, 1);
+    } catch (const std::exception&) {  // rank 0 ends as soon as it has counted the last of us
+    }
     finish();
   }
 
@@ -210,12 +213,12 @@ Watchdog::~Watchdog() {
   impl_->thread.join();
 }
 
-void Watchdog::last_words(milliseconds patience) {
+bool Watchdog::last_words(milliseconds patience) {
   std::unique_lock lock(impl_->mutex);
   if (impl_->ending) impl_->changed.wait(lock, [] { return false; });
   impl_->failing = true;
   impl_->changed.notify_all();
-  impl_->changed.wait_for(lock, patience, [this] { return impl_->judged; });
+  return impl_->changed.wait_for(lock, patience, [this] { return impl_->judged; });
 }
 
 }  // namespace lab

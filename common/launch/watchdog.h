@@ -28,8 +28,9 @@ class Watchdog {
 
   /// For a rank that an exception ends, to be called while its groups still exist: from now on the
   /// watchdog does not end the process, so that the exception's message will be printed. Returns
-  /// when the job has been judged, or after `patience`.
-  void last_words(std::chrono::milliseconds patience);
+  /// true when the job has been judged (rank 0 and its store may be gone from then on), or false
+  /// after `patience`.
+  bool last_words(std::chrono::milliseconds patience);
 
  private:
   struct Impl;
