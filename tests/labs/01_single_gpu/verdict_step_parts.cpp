@@ -113,7 +113,7 @@ std::vector<Weighing> wrong_weighings(const Parts& p) {
       {[&p, is_first](size_t k) { return is_first(k) / p.targets[k]; },
        "only the first microbatch arrived, as if it were the whole step: does the loop run over "
        "all microbatches?"},
-      {[&p, m](size_t k) { return p.targets[0] > 0 ? 1 / (m * p.targets[0]) + 0.0 * k : 0.0; },
+      {[&p, m](size_t) { return 1 / (m * p.targets[0]); },
        "every microbatch is counted as if it had as many targets as the first: count the targets "
        "of all (section 2.2)"},
   };
