@@ -73,6 +73,31 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
 endif()
 set(LAB_HAS_CUDA ON)
 
+# Sets LAB_TENSOR_CORE_ARCHITECTURES: the chosen architectures that have tensor cores for bfloat16, or,
+# where none has, the first of them, for the driver to compile. Code for tensor cores is built for
+# these alone; no older GPU is given any.
+function(lab_choose_tensor_core_architectures)
+  set(chosen ${CMAKE_CUDA_ARCHITECTURES})
+  if(chosen STREQUAL "native")
+    set(chosen ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  elseif(chosen STREQUAL "all")
+    set(chosen ${CMAKE_CUDA_ARCHITECTURES_ALL})
+  elseif(chosen STREQUAL "all-major")
+    set(chosen ${CMAKE_CUDA_ARCHITECTURES_ALL_MAJOR})
+  endif()
+  set(able "")
+  foreach(architecture IN LISTS chosen)
+    if(architecture MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 80)
+      list(APPEND able ${architecture})
+    endif()
+  endforeach()
+  if(NOT able)
+    set(able 80-virtual)
+  endif()
+  set(LAB_TENSOR_CORE_ARCHITECTURES "${able}" PARENT_SCOPE)
+endfunction()
+lab_choose_tensor_core_architectures()
+
 find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 if(NCCL_LIBRARY AND NCCL_INCLUDE_DIR)

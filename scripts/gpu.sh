@@ -43,7 +43,8 @@ pieces_of() {
     build) printf '%s\n' build build-tests ;;
     tests | allreduce) echo "$1" ;;
     sanitizer)
-      [[ $quick == yes ]] || files+=(copies_cuda precision_cuda recording_cuda llama_stage_cuda)
+      [[ $quick == yes ]] || files+=(attention_bfloat16_cuda copies_cuda precision_cuda recording_cuda
+        llama_stage_cuda llama_stage_bfloat16_cuda)
       for a in "${files[@]}"; do for b in memcheck racecheck; do echo "$b-$a"; done; done
       ;;
     step) for a in "${precisions[@]}"; do for b in seed large; do echo "$1-$b-$a"; done; done ;;

@@ -4,16 +4,21 @@
 
 #include "common/cuda/check.h"
 #include "common/cuda/context.h"
+#include "common/tensor/error.h"
 
 namespace lab::cuda {
 namespace {
 
+int attribute_of(int index, cudaDeviceAttr attribute) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attribute, index), "cudaDeviceGetAttribute",
+        "looking at GPU {}", index);
+  return value;
+}
+
 /// What NVIDIA recommends for cuBLAS: 32 MiB from Hopper on, 4 MiB before.
 size_t workspace_bytes(int index) {
-  int major = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index),
-        "cudaDeviceGetAttribute", "looking at GPU {}", index);
-  return size_t{major >= 9 ? 32U : 4U} << 20;
+  return size_t{attribute_of(index, cudaDevAttrComputeCapabilityMajor) >= 9 ? 32U : 4U} << 20;
 }
 
 /// LAB_CUDA_CACHE=0 is for memory checkers.
@@ -35,6 +40,7 @@ Context::Context(int index) : index_(index), memory_(keep_from_environment()) {
   blas_workspace_ = memory_.allocate(bytes);
   check(cublasSetWorkspace(blas_, blas_workspace_, bytes), "cublasSetWorkspace", "opening cuBLAS");
   check(cublasSetMathMode(blas_, CUBLAS_DEFAULT_MATH), "cublasSetMathMode", "opening cuBLAS");
+  multiprocessors_ = attribute_of(index, cudaDevAttrMultiProcessorCount);
 }
 
 Context::~Context() {
@@ -45,6 +51,15 @@ Context::~Context() {
 }
 
 void Context::set_precision(Precision precision) {
+  if (precision == Precision::kBfloat16) {
+    const int major = attribute_of(index_, cudaDevAttrComputeCapabilityMajor);
+    const int minor = attribute_of(index_, cudaDevAttrComputeCapabilityMinor);
+    require(
+        major >= 8,
+        "bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and GPU {} has {}.{}: "
+        "use --precision float32",
+        index_, major, minor);
+  }
   precision_ = precision;
   check(cublasSetMathMode(blas_, precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH
                                                                : CUBLAS_DEFAULT_MATH),

@@ -32,7 +32,11 @@ class Context {
 
   /// Of matrix products.
   Precision precision() const { return precision_; }
+  /// Throws Error for kBfloat16 on a GPU whose tensor cores do not know it.
   void set_precision(Precision precision);
+
+  /// Of the GPU. Each runs a few blocks of threads at the same time.
+  int multiprocessors() const { return multiprocessors_; }
 
   /// Whether the stream records instead of running (see RecordedWork).
   bool recording() const { return recording_; }
@@ -46,6 +50,7 @@ class Context {
   mutable CachingAllocator memory_;
   bool recording_ = false;
   Precision precision_ = Precision::kFloat32;
+  int multiprocessors_ = 0;
 };
 
 /// GPU memory for the intermediate results of one operation. It may be given back as soon as the

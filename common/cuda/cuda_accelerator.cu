@@ -3,6 +3,7 @@
 #include "common/cuda/check.h"
 #include "common/cuda/cuda_accelerator.h"
 #include "common/cuda/recorded_graph.h"
+#include "common/ops/cuda/bfloat16.h"
 #include "common/ops/cuda/elementwise.h"
 #include "common/tensor/error.h"
 
@@ -98,6 +99,11 @@ void CudaAccelerator::fill(float* data, int64_t rows, int64_t columns, int64_t r
                            float value) {
   context_.activate();
   cuda::fill(context_, {data, rows, columns, row_stride}, value);
+}
+
+void CudaAccelerator::convert(const Tensor& from, const Tensor& to) {
+  context_.activate();
+  cuda::convert(context_, from, to);
 }
 
 void CudaAccelerator::synchronize() {

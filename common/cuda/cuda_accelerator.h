@@ -26,8 +26,10 @@ class CudaAccelerator final : public Accelerator {
 
   void copy(const MemoryCopy& copy) override;
   void fill(float* data, int64_t rows, int64_t columns, int64_t row_stride, float value) override;
+  void convert(const Tensor& from, const Tensor& to) override;
   void synchronize() override;
   void set_precision(Precision precision) override;
+  Precision precision() const override { return context_.precision(); }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
 
   const Kernels& kernels() const override;

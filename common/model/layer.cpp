@@ -19,6 +19,19 @@ struct Qkv {
   Tensor qk;  // what is rotated
 };
 
+/// Weights as products take them.
+struct Matrices {
+  Matrices(const LayerWeights& w, ElementType type)
+      : qkv(w.qkv.operand(type)),
+        attention_out(w.attention_out.operand(type)),
+        gate_up(w.gate_up.operand(type)),
+        down(w.down.operand(type)) {}
+  const Tensor& qkv;
+  const Tensor& attention_out;
+  const Tensor& gate_up;
+  const Tensor& down;
+};
+
 AttentionShape attention_shape(const LayerShape& s) {
   return {.batch = s.batch,
           .queries = s.length,
@@ -30,67 +43,89 @@ AttentionShape attention_shape(const LayerShape& s) {
 
 }  // namespace
 
+Tensor between_operations(const Tensor& x, const LayerMemory& memory) {
+  if (!memory.rounds()) return x;
+  Tensor rounded = Tensor::empty(x.shape(), memory.device, memory.between);
+  rounded.copy_from(x);
+  return rounded;
+}
+
 LayerActivations::LayerActivations(const LlamaConfig& c, int64_t batch, int64_t length,
-                                   Device device)
-    : attention_inverse_rms(Tensor::empty({batch * length}, device)),
-      qkv(Tensor::empty({batch * length, query_width(c) + 2 * key_width(c)}, device)),
-      attention(Tensor::empty({batch * length, query_width(c)}, device)),
-      logsumexp(Tensor::empty({batch, c.heads, length}, device)),
-      middle(Tensor::empty({batch * length, c.dim}, device)),
-      mlp_inverse_rms(Tensor::empty({batch * length}, device)),
-      gate_up(Tensor::empty({batch * length, 2 * c.hidden_dim}, device)) {}
+                                   LayerMemory memory) {
+  const int64_t rows = batch * length;
+  const auto between = [&](int64_t columns) {
+    return Tensor::empty({rows, columns}, memory.device, memory.between);
+  };
+  attention_inverse_rms = Tensor::empty({rows}, memory.device);
+  qkv = between(query_width(c) + 2 * key_width(c));
+  attention = between(query_width(c));
+  logsumexp = Tensor::empty({batch, c.heads, length}, memory.device);
+  middle = Tensor::empty({rows, c.dim}, memory.device);
+  mlp_inverse_rms = Tensor::empty({rows}, memory.device);
+  gate_up = between(2 * c.hidden_dim);
+}
 
 size_t LayerActivations::bytes() const {
   return attention_inverse_rms.bytes() + qkv.bytes() + attention.bytes() + logsumexp.bytes() +
          middle.bytes() + mlp_inverse_rms.bytes() + gate_up.bytes();
 }
 
-LayerScratch::LayerScratch(const LlamaConfig& c, int64_t batch, int64_t length, Device device)
-    : normed(Tensor::empty({batch * length, c.dim}, device)),
-      normed_gradient(Tensor::empty({batch * length, c.dim}, device)),
-      hidden(Tensor::empty({batch * length, c.hidden_dim}, device)),
-      attention(Tensor::empty({batch * length, query_width(c)}, device)),
-      qkv(Tensor::empty({batch * length, query_width(c) + 2 * key_width(c)}, device)) {}
+LayerScratch::LayerScratch(const LlamaConfig& c, int64_t batch, int64_t length,
+                           LayerMemory memory_of_layers)
+    : memory(memory_of_layers) {
+  const auto between = [&](int64_t columns) {
+    return Tensor::empty({batch * length, columns}, memory.device, memory.between);
+  };
+  normed = between(c.dim);
+  normed_gradient = between(c.dim);
+  hidden = between(c.hidden_dim);
+  attention = between(query_width(c));
+  qkv = between(query_width(c) + 2 * key_width(c));
+}
 
 void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor& rope_angles,
                    const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
                    const Tensor& output) {
   const float epsilon = shape.config.norm_eps;
+  const Matrices matrices(w, scratch.memory.between);
 
   // middle = input + attention(norm(input))
   rmsnorm_forward(input, w.attention_norm.value, epsilon, scratch.normed,
                   kept.attention_inverse_rms);
-  linear_forward(scratch.normed, w.qkv.value, kept.qkv);
+  linear_forward(scratch.normed, matrices.qkv, kept.qkv);
   const Qkv qkv(shape.config, kept.qkv);
   rope(qkv.qk, rope_angles, shape.length, 0, Rotation::kForward);
   attention_forward(attention_shape(shape), qkv.q, qkv.k, qkv.v, kept.attention, kept.logsumexp);
   kept.middle.copy_from(input);
-  linear_forward(kept.attention, w.attention_out.value, kept.middle, /*accumulate=*/true);
+  linear_forward(kept.attention, matrices.attention_out, kept.middle, /*accumulate=*/true);
 
   // output = middle + mlp(norm(middle))
   rmsnorm_forward(kept.middle, w.mlp_norm.value, epsilon, scratch.normed, kept.mlp_inverse_rms);
-  linear_forward(scratch.normed, w.gate_up.value, kept.gate_up);
+  linear_forward(scratch.normed, matrices.gate_up, kept.gate_up);
   swiglu_forward(kept.gate_up, scratch.hidden);
   output.copy_from(kept.middle);
-  linear_forward(scratch.hidden, w.down.value, output, /*accumulate=*/true);
+  linear_forward(scratch.hidden, matrices.down, output, /*accumulate=*/true);
 }
 
 void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor& rope_angles,
                     const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
                     const Tensor& gradient) {
+  const Matrices matrices(w, scratch.memory.between);
   // Through the MLP. `gradient` passes the addition unchanged and grows by the MLP's share.
-  linear_backward_input(gradient, w.down.value, scratch.hidden);
+  const Tensor mlp_gradient = between_operations(gradient, scratch.memory);
+  linear_backward_input(mlp_gradient, matrices.down, scratch.hidden);
   swiglu_backward(kept.gate_up, scratch.hidden);  // scratch.hidden holds SwiGLU's output again
-  linear_backward_weight(gradient, scratch.hidden, w.down.gradient);
+  linear_backward_weight(mlp_gradient, scratch.hidden, w.down.gradient);
   rmsnorm_apply(kept.middle, w.mlp_norm.value, kept.mlp_inverse_rms, scratch.normed);
   linear_backward_weight(kept.gate_up, scratch.normed, w.gate_up.gradient);
-  linear_backward_input(kept.gate_up, w.gate_up.value, scratch.normed_gradient);
+  linear_backward_input(kept.gate_up, matrices.gate_up, scratch.normed_gradient);
   rmsnorm_backward(scratch.normed_gradient, kept.middle, w.mlp_norm.value, kept.mlp_inverse_rms,
                    gradient, w.mlp_norm.gradient);
 
   // Through attention, likewise.
-  linear_backward_weight(gradient, kept.attention, w.attention_out.gradient);
-  linear_backward_input(gradient, w.attention_out.value, scratch.attention);
+  const Tensor attention_gradient = between_operations(gradient, scratch.memory);
+  linear_backward_weight(attention_gradient, kept.attention, w.attention_out.gradient);
+  linear_backward_input(attention_gradient, matrices.attention_out, scratch.attention);
   const Qkv qkv(shape.config, kept.qkv);
   const Qkv qkv_gradient(shape.config, scratch.qkv);
   attention_backward(attention_shape(shape), scratch.attention, qkv.q, qkv.k, qkv.v, kept.attention,
@@ -98,7 +133,7 @@ void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor
   rope(qkv_gradient.qk, rope_angles, shape.length, 0, Rotation::kBackward);
   rmsnorm_apply(input, w.attention_norm.value, kept.attention_inverse_rms, scratch.normed);
   linear_backward_weight(scratch.qkv, scratch.normed, w.qkv.gradient);
-  linear_backward_input(scratch.qkv, w.qkv.value, scratch.normed_gradient);
+  linear_backward_input(scratch.qkv, matrices.qkv, scratch.normed_gradient);
   rmsnorm_backward(scratch.normed_gradient, input, w.attention_norm.value,
                    kept.attention_inverse_rms, gradient, w.attention_norm.gradient);
 }

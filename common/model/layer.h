@@ -9,10 +9,24 @@
 
 namespace lab {
 
+/// Where a layer keeps its numbers, and as what. `between`: the type of what passes from one
+/// operation of a layer to the next; what layers add to, sums and all that belongs to weights is
+/// float32.
+struct LayerMemory {
+  Device device = Device::kCpu;
+  ElementType between = ElementType::kFloat32;
+
+  bool rounds() const { return between != ElementType::kFloat32; }
+  bool operator==(const LayerMemory&) const = default;
+};
+
+/// float32 numbers as the operations of a layer take them: themselves, or rounded once for all.
+Tensor between_operations(const Tensor& x, const LayerMemory& memory);
+
 /// What a layer's forward pass keeps of one microbatch for its backward pass; N = B*T. What is
 /// cheap to compute again (norms, SwiGLU) or large (attention scores) is not kept.
 struct LayerActivations {
-  LayerActivations(const LlamaConfig& config, int64_t batch, int64_t length, Device device);
+  LayerActivations(const LlamaConfig& config, int64_t batch, int64_t length, LayerMemory memory);
 
   Tensor attention_inverse_rms;  // [N]
   Tensor qkv;                    // [N, Q+2K], queries and keys rotated
@@ -27,8 +41,9 @@ struct LayerActivations {
 
 /// Scratch shared by all layers of a stage: holds nothing between calls.
 struct LayerScratch {
-  LayerScratch(const LlamaConfig& config, int64_t batch, int64_t length, Device device);
+  LayerScratch(const LlamaConfig& config, int64_t batch, int64_t length, LayerMemory memory);
 
+  LayerMemory memory;
   Tensor normed;           // [N, C]
   Tensor normed_gradient;  // [N, C]
   Tensor hidden;           // [N, H]

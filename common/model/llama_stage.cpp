@@ -48,11 +48,12 @@ void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config) {
 }
 
 InFlight::InFlight(const LlamaConfig& config, const StageSpan& span, int64_t batch_size,
-                   int64_t sequence, Device device)
-    : batch(batch_size), length(sequence), tokens(device) {
+                   int64_t sequence, LayerMemory memory_of_layers)
+    : batch(batch_size), length(sequence), memory(memory_of_layers), tokens(memory.device) {
+  const Device device = memory.device;
   const int64_t rows = batch * length;
   const int64_t layer_count = span.last_layer - span.first_layer;
-  for (int64_t l = 0; l < layer_count; ++l) layers.emplace_back(config, batch, length, device);
+  for (int64_t l = 0; l < layer_count; ++l) layers.emplace_back(config, batch, length, memory);
   for (int64_t l = 0; l <= layer_count; ++l)
     hidden.push_back(Tensor::empty({rows, config.dim}, device));
   if (span.has_head) {
@@ -63,6 +64,10 @@ InFlight::InFlight(const LlamaConfig& config, const StageSpan& span, int64_t bat
   bytes = inverse_rms.bytes() + logits.bytes() + gradient.bytes();
   for (const Tensor& h : hidden) bytes += h.bytes();
   for (const LayerActivations& layer : layers) bytes += layer.bytes();
+}
+
+bool InFlight::fits(int64_t batch_size, int64_t sequence, const LayerMemory& other) const {
+  return batch == batch_size && length == sequence && memory == other;
 }
 
 LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& part, Device where, uint64_t seed)
@@ -79,16 +84,17 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
   require(!in_flight.contains(microbatch),
           "forward of microbatch {}, which is in flight: its backward has not been called",
           microbatch);
-  const bool same_shape =
-      !idle.empty() && idle.back()->batch == batch && idle.back()->length == length;
-  if (!same_shape) idle.clear();
+  if (!idle.empty() && !idle.back()->fits(batch, length, memory())) idle.clear();
   std::unique_ptr<InFlight> state;
   if (idle.empty()) {
-    state = std::make_unique<InFlight>(config, span, batch, length, device);
+    state = std::make_unique<InFlight>(config, span, batch, length, memory());
   } else {
     state = std::move(idle.back());
     idle.pop_back();
   }
+  // What is in flight expects the weights to stay as they are.
+  const auto rounds = [](const auto& entry) { return entry.second->memory.rounds(); };
+  if (state->memory.rounds() && std::ranges::none_of(in_flight, rounds)) weights.round();
   active_bytes += state->bytes;
   peak_bytes = std::max(peak_bytes, active_bytes);
   return *(in_flight[microbatch] = std::move(state));
@@ -105,15 +111,19 @@ std::unique_ptr<InFlight> LlamaStage::Impl::end(int microbatch, const char* what
 }
 
 void LlamaStage::Impl::recycle(std::unique_ptr<InFlight> state) {
-  if (!idle.empty() && (idle.back()->batch != state->batch || idle.back()->length != state->length))
-    idle.clear();
+  if (!idle.empty() && !idle.back()->fits(state->batch, state->length, state->memory)) idle.clear();
   idle.push_back(std::move(state));
+}
+
+LayerMemory LlamaStage::Impl::memory() const {
+  const bool rounds = device == Device::kCuda && accelerator().precision() == Precision::kBfloat16;
+  return {.device = device, .between = rounds ? ElementType::kBfloat16 : ElementType::kFloat32};
 }
 
 void LlamaStage::Impl::fit_scratch(InFlight& state) {
   const int64_t rows = state.batch * state.length;
-  if (!scratch || scratch_rows != rows) {
-    scratch = std::make_shared<LayerScratch>(config, state.batch, state.length, device);
+  if (!scratch || scratch_rows != rows || scratch->memory != state.memory) {
+    scratch = std::make_shared<LayerScratch>(config, state.batch, state.length, state.memory);
     scratch_rows = rows;
   }
   if (state.scratch == scratch) return;
@@ -146,7 +156,7 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
     if (!span.has_head) return;
     rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
                     state.inverse_rms);
-    linear_forward(scratch->normed, weights.head.value, state.logits);
+    linear_forward(scratch->normed, weights.head.operand(state.memory.between), state.logits);
   });
   if (span.has_head) return state.logits;
   return state.hidden.back().view({state.batch, state.length, config.dim});
@@ -154,9 +164,11 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
 
 void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits_gradient,
                                      const Tensor& gradient) {
+  const Tensor rounded = between_operations(logits_gradient, state.memory);
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
-  linear_backward_weight(logits_gradient, scratch->normed, weights.head.gradient);
-  linear_backward_input(logits_gradient, weights.head.value, scratch->normed_gradient);
+  linear_backward_weight(rounded, scratch->normed, weights.head.gradient);
+  linear_backward_input(rounded, weights.head.operand(state.memory.between),
+                        scratch->normed_gradient);
   gradient.fill(0.0F);
   rmsnorm_backward(scratch->normed_gradient, state.hidden.back(), weights.norm.value,
                    state.inverse_rms, gradient, weights.norm.gradient);

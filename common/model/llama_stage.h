@@ -24,8 +24,8 @@ struct Parameter {
 /// out. Otherwise hidden states [B, T, C] come in or go out.
 ///
 /// Several microbatches may be in flight: `forward` keeps what `backward` of the same microbatch
-/// number will need, in whatever order the backward passes come. Gradients add up over backward
-/// passes until `zero_gradients`.
+/// number will need, in whatever order the backward passes come. Weights must stay as they are
+/// until none is in flight. Gradients add up over backward passes until `zero_gradients`.
 ///
 /// Initial values depend only on the seed and on each parameter's global name, so the stages of a
 /// split model hold exactly the weights of the whole one.

@@ -24,10 +24,13 @@ struct RecordedPass {
 /// All that one microbatch in flight holds; N = B*T.
 struct InFlight {
   InFlight(const LlamaConfig& config, const StageSpan& span, int64_t batch_size, int64_t sequence,
-           Device device);
+           LayerMemory memory_of_layers);
+
+  bool fits(int64_t batch_size, int64_t sequence, const LayerMemory& other) const;
 
   int64_t batch;
   int64_t length;
+  LayerMemory memory;
   DeviceTokens tokens;         // [N], if the stage embeds
   std::vector<Tensor> hidden;  // [N, C] each: input of every layer, and output of the last
   std::vector<LayerActivations> layers;
@@ -55,6 +58,8 @@ struct LlamaStage::Impl {
   std::unique_ptr<InFlight> end(int microbatch, const char* what);
   void recycle(std::unique_ptr<InFlight> state);
 
+  /// What the next microbatch computes with.
+  LayerMemory memory() const;
   /// Makes `scratch` fit a microbatch.
   void fit_scratch(InFlight& state);
   /// On a GPU, records `work` at its second use and from then on repeats the recording.

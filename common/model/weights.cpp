@@ -29,8 +29,9 @@ class Layout {
     const int64_t first = used_;
     used_ += aligned(count);
     if (!values_.defined()) return {};
-    return {values_.rows(first, first + count).view(shape),
-            gradients_.rows(first, first + count).view(shape)};
+    return {.value = values_.rows(first, first + count).view(shape),
+            .gradient = gradients_.rows(first, first + count).view(shape),
+            .rounded = {}};
   }
 
   int64_t used() const { return used_; }
@@ -132,7 +133,10 @@ Weights::Weights(const LlamaConfig& config, const StageSpan& span, Device device
   Layout layout(values, gradients);
   take_all(layout, config, span, tied_here, *this);
   named = named_views(config, span, tied_here, *this);
-  if (tied_here) head = {embedding.value, Tensor::zeros({config.vocab_size, config.dim}, device)};
+  if (tied_here) {
+    head.value = embedding.value;
+    head.gradient = Tensor::zeros({config.vocab_size, config.dim}, device);
+  }
 
   for (const Parameter& parameter : named) {
     const bool is_norm = parameter.value.dims() == 1;
@@ -145,6 +149,22 @@ Weights::Weights(const LlamaConfig& config, const StageSpan& span, Device device
                         is_tied_head ? "model.embed_tokens.weight" : parameter.name,
                         config.init_std, seed);
   }
+}
+
+void Weights::round() {
+  if (!rounded.defined()) {
+    rounded = Tensor::empty(values.shape(), values.device(), ElementType::kBfloat16);
+    const auto place = [this](Weight& weight) {
+      const int64_t first = weight.value.data() - values.data();
+      const Tensor piece = rounded.rows(first, first + weight.value.numel());
+      weight.rounded = piece.view(weight.value.shape());
+    };
+    for (LayerWeights& layer : layers)
+      for (Weight* weight : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down})
+        place(*weight);
+    if (head.value.defined()) place(head);
+  }
+  rounded.copy_from(values);
 }
 
 void Weights::fold_tied_gradient() {

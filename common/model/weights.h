@@ -15,6 +15,12 @@ namespace lab {
 struct Weight {
   Tensor value;
   Tensor gradient;
+  Tensor rounded;  // the value in bfloat16: see Weights::round
+
+  /// The value as products with tensors of that type take it.
+  const Tensor& operand(ElementType type) const {
+    return type == ElementType::kFloat32 ? value : rounded;
+  }
 };
 
 /// Weights of one layer. Query, key and value projections lie one below the other in one matrix, as
@@ -35,6 +41,7 @@ struct Weights {
 
   Tensor values;     // flat
   Tensor gradients;  // flat, same layout
+  Tensor rounded;    // flat, same layout, bfloat16; undefined until it is needed
   std::vector<Parameter> named;
 
   Weight embedding;  // [V, C], if the stage embeds
@@ -46,6 +53,9 @@ struct Weights {
   /// apart, outside of the flat buffer: the sum is then made in the same order as when embedding
   /// and head lie on two stages. Adds it to the embedding's gradient; nothing to do otherwise.
   void fold_tied_gradient();
+
+  /// Brings `rounded` of all weights up to date: on a GPU, one kernel.
+  void round();
 
   bool tied_here = false;
 };

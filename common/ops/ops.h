@@ -5,6 +5,10 @@
 //
 // Notation: N rows (N = B*T positions), C channels. "Adds" means: the result is added to what the
 // tensor holds. All functions throw Error when shapes do not fit.
+//
+// Tensors hold float32. On a GPU, matrices of activations and of their gradients may hold bfloat16:
+// any of linear layers, y and dy of RMSNorm, x of rope, all of attention or none, all of SwiGLU or
+// none. Sums are float32 in any case.
 #pragma once
 
 #include <cstdint>

@@ -10,14 +10,15 @@
 namespace lab {
 
 class Kernels;  // common/ops/kernels.h
-enum class Device;
+class Tensor;
 
-/// To what matrix products round their inputs. All that is kept (weights, gradients, activations,
-/// the optimizer's state) and all sums are float32 in any case. The shorter ones run on tensor
-/// cores.
+/// To what matrix products round their inputs; the shorter ones run on tensor cores, from compute
+/// capability 8.0 on. With bfloat16, what a layer keeps between its operations is bfloat16 too.
+/// Weights, gradients of weights, the optimizer's state, what layers add to (the residual stream)
+/// and all sums are float32 in any case.
 enum class Precision {
   kFloat32,   // 23 bits of mantissa
-  kTf32,      // 10, from compute capability 8.0 on
+  kTf32,      // 10
   kBfloat16,  // 7
 };
 
@@ -68,6 +69,9 @@ class Accelerator {
   /// Sets `rows` rows of `columns` floats, `row_stride` apart.
   virtual void fill(float* data, int64_t rows, int64_t columns, int64_t row_stride,
                     float value) = 0;
+  /// Copies the numbers of one tensor in GPU memory into another, of the same shape and another
+  /// type of element.
+  virtual void convert(const Tensor& from, const Tensor& to) = 0;
   /// Waits until all that was asked for has happened.
   virtual void synchronize() = 0;
 
@@ -77,6 +81,7 @@ class Accelerator {
 
   /// At first kFloat32. What was recorded before keeps the precision that it was recorded with.
   virtual void set_precision(Precision precision) = 0;
+  virtual Precision precision() const = 0;
 
   virtual const Kernels& kernels() const = 0;
 };

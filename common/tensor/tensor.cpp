@@ -29,39 +29,39 @@ int64_t product(const Shape& shape) {
 }  // namespace
 
 struct Tensor::Storage {
-  Storage(int64_t count, Device where, bool in_pinned_memory)
-      : device(where), pinned(in_pinned_memory) {
-    const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * sizeof(float);
+  Storage(size_t bytes, Device where, ElementType what, bool in_pinned_memory)
+      : device(where), type(what), pinned(in_pinned_memory) {
     if (device == Device::kCuda)
-      data = static_cast<float*>(accelerator().allocate(bytes));
+      memory = accelerator().allocate(bytes);
     else if (pinned)
-      data = static_cast<float*>(accelerator().allocate_pinned(bytes));
+      memory = accelerator().allocate_pinned(bytes);
     else
-      data = allocate_on_host(bytes);
+      memory = allocate_on_host(bytes);
   }
   ~Storage() {
     if (device == Device::kCuda)
-      accelerator().release(data);
+      accelerator().release(memory);
     else if (pinned)
-      accelerator().release_pinned(data);
+      accelerator().release_pinned(memory);
     else
-      std::free(data);
+      std::free(memory);
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  static float* allocate_on_host(size_t bytes) {
+  static void* allocate_on_host(size_t bytes) {
     // Large blocks start at a huge page and ask for more of them: fewer misses in matrix products.
     const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
     bytes = (bytes + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, bytes);
     require(memory != nullptr, "out of memory: cannot allocate {} MiB for a tensor", bytes >> 20);
     if (alignment == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
-    return static_cast<float*>(memory);
+    return memory;
   }
 
-  float* data = nullptr;
+  void* memory = nullptr;
   Device device;
+  ElementType type;
   bool pinned;
 };
 
@@ -71,20 +71,24 @@ std::string to_string(const Shape& shape) {
   return text + "]";
 }
 
-Tensor Tensor::empty(Shape shape, Device device) {
-  return with_memory(std::move(shape), device, /*pinned=*/false);
+Tensor Tensor::empty(Shape shape, Device device, ElementType type) {
+  return with_memory(std::move(shape), device, type, /*pinned=*/false);
 }
 
 Tensor Tensor::pinned(Shape shape) {
-  return with_memory(std::move(shape), Device::kCpu, /*pinned=*/true);
+  return with_memory(std::move(shape), Device::kCpu, ElementType::kFloat32, /*pinned=*/true);
 }
 
-Tensor Tensor::with_memory(Shape shape, Device device, bool pinned) {
+Tensor Tensor::with_memory(Shape shape, Device device, ElementType type, bool pinned) {
   require(!shape.empty(), "a tensor needs at least one dimension");
+  require(device == Device::kCuda || type == ElementType::kFloat32,
+          "a tensor of bfloat16 in the CPU's memory: only GPUs have them");
   const int64_t count = product(shape);
   require(count <= INT64_MAX / 8, "tensor of shape {} is too large", to_string(shape));
   Tensor tensor;
-  tensor.storage_ = std::make_shared<Storage>(count, device, pinned);
+  const size_t element_size = type == ElementType::kFloat32 ? 4 : 2;
+  const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * element_size;
+  tensor.storage_ = std::make_shared<Storage>(bytes, device, type, pinned);
   tensor.row_stride_ = shape.back();
   tensor.shape_ = std::move(shape);
   return tensor;
@@ -110,6 +114,8 @@ Tensor Tensor::from(std::initializer_list<float> values, Shape shape) {
 
 Device Tensor::device() const { return storage_ ? storage_->device : Device::kCpu; }
 
+ElementType Tensor::type() const { return storage_ ? storage_->type : ElementType::kFloat32; }
+
 int64_t Tensor::size(int d) const {
   const int index = d < 0 ? d + dims() : d;
   require(index >= 0 && index < dims(), "dimension {} of a tensor of shape {}", d,
@@ -119,7 +125,18 @@ int64_t Tensor::size(int d) const {
 
 int64_t Tensor::numel() const { return shape_.empty() ? 0 : product(shape_); }
 
-float* Tensor::data() const { return storage_ ? storage_->data + offset_ : nullptr; }
+float* Tensor::data() const {
+  require(type() == ElementType::kFloat32,
+          "a tensor of shape {} holds bfloat16 where float32 is needed: make a float32 tensor and "
+          "copy_from it",
+          to_string(shape_));
+  return static_cast<float*>(address());
+}
+
+void* Tensor::address() const {
+  if (!storage_) return nullptr;
+  return static_cast<char*>(storage_->memory) + offset_ * static_cast<int64_t>(element_size());
+}
 
 std::span<float> Tensor::values() const {
   require(is_contiguous(), "values() of a tensor that is not contiguous");
@@ -174,7 +191,7 @@ Tensor Tensor::columns(int64_t first, int64_t last) const {
 
 Tensor Tensor::clone() const {
   require(defined(), "clone of a tensor without memory");
-  Tensor result = empty(shape_, device());
+  Tensor result = empty(shape_, device(), type());
   result.copy_from(*this);
   return result;
 }
@@ -207,21 +224,27 @@ void Tensor::copy_from(const Tensor& source) const {
           to_string(source.shape_), to_string(shape_));
   if (numel() == 0) return;
   const int64_t length = shape_.back();
-  if (device() == Device::kCuda || source.device() == Device::kCuda) {
-    const auto bytes = [](int64_t elements) {
-      return static_cast<size_t>(elements) * sizeof(float);
+  if (device() == Device::kCpu && source.device() == Device::kCpu) {
+    for (int64_t r = 0; r < row_count(); ++r)
+      std::copy_n(source.data() + r * source.row_stride_, length, data() + r * row_stride_);
+  } else if (type() == source.type()) {
+    const auto bytes = [this](int64_t elements) {
+      return static_cast<size_t>(elements) * element_size();
     };
     const bool one_piece = is_contiguous() && source.is_contiguous();
-    accelerator().copy({.to = data(),
+    accelerator().copy({.to = address(),
                         .to_pitch = bytes(one_piece ? numel() : row_stride_),
-                        .from = source.data(),
+                        .from = source.address(),
                         .from_pitch = bytes(one_piece ? numel() : source.row_stride_),
                         .width = bytes(one_piece ? numel() : length),
                         .rows = static_cast<size_t>(one_piece ? 1 : row_count())});
-    return;
+  } else if (device() == source.device()) {
+    accelerator().convert(source, *this);
+  } else {  // float32 on the CPU, bfloat16 on the GPU: the GPU converts
+    const Tensor float32 = empty(shape_, Device::kCuda);
+    float32.copy_from(source);
+    copy_from(float32);
   }
-  for (int64_t r = 0; r < row_count(); ++r)
-    std::copy_n(source.data() + r * source.row_stride_, length, data() + r * row_stride_);
 }
 
 }  // namespace lab

@@ -1,4 +1,5 @@
-// Tensor: a block of float32 numbers with a shape; the only array type of the workbook.
+// Tensor: a block of numbers with a shape; the only array type of the workbook. The numbers are
+// float32, but for what a GPU keeps for itself.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +15,19 @@ namespace lab {
 /// Where a tensor's memory lies.
 enum class Device { kCpu, kCuda };
 
+/// What a tensor's elements are.
+enum class ElementType {
+  kFloat32,
+  kBfloat16,  // float32 without its lower half; in GPU memory only, between operations of a layer
+};
+
 /// Extents per dimension, slowest first, e.g. {B, T, C}.
 using Shape = std::vector<int64_t>;
 
 /// "[3, 256, 288]".
 std::string to_string(const Shape& shape);
 
-/// float32, row-major, on one device. A Tensor is a handle, as in PyTorch: copying it copies no
+/// Row-major, on one device. A Tensor is a handle, as in PyTorch: copying it copies no
 /// numbers, and views (`view`, `rows`, `columns`) share the memory they were taken from and keep it
 /// alive. Owned memory starts at a multiple of 256 bytes.
 ///
@@ -32,9 +39,10 @@ class Tensor {
   /// No shape, no memory; `defined()` is false.
   Tensor() = default;
 
-  /// Uninitialised memory. Extents may be 0. Throws Error when memory runs out, or for
-  /// Device::kCuda where there is no GPU.
-  static Tensor empty(Shape shape, Device device = Device::kCpu);
+  /// Uninitialised memory. Extents may be 0. Throws Error when memory runs out, for Device::kCuda
+  /// where there is no GPU, and for bfloat16 on the CPU.
+  static Tensor empty(Shape shape, Device device = Device::kCpu,
+                      ElementType type = ElementType::kFloat32);
   static Tensor zeros(Shape shape, Device device = Device::kCpu);
   /// A CPU tensor in pinned memory: copies between it and the GPU run at full speed and while the
   /// host goes on, so that one must synchronise before touching it (see Accelerator).
@@ -46,17 +54,22 @@ class Tensor {
 
   bool defined() const { return storage_ != nullptr; }
   Device device() const;
+  ElementType type() const;
   const Shape& shape() const { return shape_; }
   int dims() const { return static_cast<int>(shape_.size()); }
   /// Extent of dimension `d`; negative counts from the end (-1: row length).
   int64_t size(int d) const;
   /// Number of elements.
   int64_t numel() const;
-  size_t bytes() const { return static_cast<size_t>(numel()) * sizeof(float); }
+  size_t bytes() const { return static_cast<size_t>(numel()) * element_size(); }
+  /// Bytes of an element.
+  size_t element_size() const { return type() == ElementType::kFloat32 ? 4 : 2; }
 
   /// First element. On the CPU it can be dereferenced. A const Tensor is a const handle; the
-  /// numbers can be changed through it.
+  /// numbers can be changed through it. The elements must be float32.
   float* data() const;
+  /// First element, of either type.
+  void* address() const;
   /// All elements; the tensor must be contiguous and on the CPU.
   std::span<float> values() const;
 
@@ -75,17 +88,18 @@ class Tensor {
 
   /// A contiguous tensor of its own with the same numbers, on the same device.
   Tensor clone() const;
-  /// The same numbers on `device`: this tensor itself if it lies there, else a contiguous copy.
+  /// The same numbers on `device`: this tensor itself if it lies there, else a contiguous copy, on
+  /// the CPU always in float32.
   Tensor to(Device device) const;
-  /// Sets every element.
+  /// Sets every element; they must be float32.
   void fill(float value) const;
   /// Copies the numbers of `source`, which must have the same shape, into this tensor; from one
-  /// device to the other too.
+  /// device or type of element to the other too (to bfloat16: rounded to nearest).
   void copy_from(const Tensor& source) const;
 
  private:
   struct Storage;
-  static Tensor with_memory(Shape shape, Device device, bool pinned);
+  static Tensor with_memory(Shape shape, Device device, ElementType type, bool pinned);
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;  // of the first element, in elements
   int64_t row_stride_ = 0;

@@ -47,7 +47,7 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   add("--precision", options.precision, "NAME",
-      "of matrix products on a GPU: float32, tf32 or bfloat16; weights stay float32")
+      "of computing on a GPU: float32, tf32 or bfloat16; weights stay float32")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}));
   add("--comm", options.comm, "NAME",

@@ -29,7 +29,7 @@ struct TrainOptions {
   std::string run_name = "train";  // runs/007-train
   bool resume = false;
   std::string device = "cpu";         // as choose_device takes it
-  std::string precision = "float32";  // of matrix products on a GPU: as choose_device takes it
+  std::string precision = "float32";  // of computing on a GPU: as choose_device takes it
   std::string comm = "gloo";          // what moves tensors between GPUs: see agree_on_device
   int threads = 0;                    // 0: all cores, or a rank's share of them
   int64_t ranks = 1;               // replicas of the model that train together; the program sets it

@@ -94,7 +94,7 @@ void TrainingRun::resume() {
     fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", options_.steps,
                state_.options.steps);
   if (state_.options.precision != options_.precision)
-    fmt::print("note: matrix products are now computed in {} instead of {}\n", options_.precision,
+    fmt::print("note: the model is now computed in {} instead of {}\n", options_.precision,
                state_.options.precision);
 }
 

@@ -94,7 +94,7 @@ def parse_arguments():
     parser.add_argument("--batch", type=int, default=3)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both")
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32",
-                        help="of matrix products on a GPU")
+                        help="of computing on a GPU")
     parser.add_argument("--threads", type=int, default=0, help="of both; 0: all cores")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10, help="per measurement")

@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
   add("--batch", options.batch, "sequences per step");
   app.add_option("--device", options.device, "cpu, cuda or auto")->capture_default_str();
   app.add_option("--precision", options.precision,
-                 "of matrix products on a GPU: float32, tf32 or bfloat16")
+                 "of computing on a GPU: float32, tf32 or bfloat16")
       ->capture_default_str();
   add("--product", options.product, "on a GPU, rows and columns of the product to compare with");
   add("--threads", options.threads, "default: all cores");

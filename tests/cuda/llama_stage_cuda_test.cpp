@@ -12,48 +12,20 @@
 #include "common/tensor/error.h"
 #include "labs/01cuda_kernels/training_functions.h"
 #include "tests/cuda/cuda_test.h"
+#include "tests/cuda/tiny_stage.h"
 
 namespace lab {
 namespace {
 
 using test::CudaTest;
 using test::expect_near;
+using test::learn;
+using test::random_batch;
+using test::tiny;
 using test::to_doubles;
+using test::whole;
 
 constexpr double kTolerance = 1e-4;  // of the largest number of a tensor
-
-LlamaConfig tiny() {
-  LlamaConfig c;
-  c.vocab_size = 37;
-  c.dim = 24;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.layers = 3;
-  c.hidden_dim = 40;
-  c.context = 19;
-  c.init_std = 0.2F;
-  return c;
-}
-
-TokenBatch random_batch(uint64_t seed, int64_t rows = 2, int64_t length = 19) {
-  TokenBatch batch{rows, length, {}};
-  const Tensor numbers = test::random_tensor({rows * length}, seed);
-  for (float x : numbers.values()) batch.tokens.push_back(static_cast<int32_t>((x + 1.0F) * 18.0F));
-  batch.tokens.back() = kPadding;
-  return batch;
-}
-
-LlamaStage whole(Device device, const LlamaConfig& config = tiny()) {
-  return {config, StageSpan::whole(config), device, 7};
-}
-
-/// Forward, loss and backward; returns the loss.
-double learn(LlamaStage& model, const TokenBatch& batch, int microbatch = 0) {
-  const Tensor logits = model.forward(batch, microbatch);
-  const double loss = lab01cuda::training_functions(model.device()).loss(logits, batch, 40);
-  model.backward(logits, microbatch);
-  return loss;
-}
 
 void expect_equal(const LlamaStage& on_gpu, const LlamaStage& on_cpu, const std::string& what) {
   for (size_t i = 0; i < on_cpu.named_parameters().size(); ++i) {

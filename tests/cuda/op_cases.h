@@ -31,11 +31,12 @@ std::vector<OpCase> embedding_cases();
 std::vector<OpCase> row_cases();  // RMSNorm, rope, SwiGLU
 std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> bfloat16_cases();
 
 inline std::vector<OpCase> all_op_cases() {
   std::vector<OpCase> all;
-  for (const auto& cases :
-       {linear_cases(), embedding_cases(), row_cases(), elementwise_cases(), attention_cases()})
+  for (const auto& cases : {linear_cases(), embedding_cases(), row_cases(), elementwise_cases(),
+                            attention_cases(), bfloat16_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }

@@ -9,13 +9,6 @@
 #include "places.h"
 
 namespace lab::emulation {
-namespace {
-
-bool same_place(const SourceLocation& a, const SourceLocation& b) {
-  return a.line == b.line && std::string_view(a.file) == b.file;
-}
-
-}  // namespace
 
 int Block::wait_at_barrier(BarrierKind kind, int value, SourceLocation where) {
   Thread& thread = *current_thread;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,6 +88,7 @@ class Block {
   void pass_warp_barrier(Thread* warp, uint32_t mask);
   bool warp_is_complete(const Thread& thread) const;
   void finish_warp(const Thread& last);
+  void gather(Thread* warp);
   std::string why_nobody_runs() const;
   std::string why_warp_waits(const Thread& thread) const;
   std::string what_it_does(const Thread& thread) const;
@@ -96,8 +98,12 @@ class Block {
   std::vector<Thread> threads_;
   std::vector<unsigned> order_;
   std::array<uint32_t, 32> in_warp_{};  // for each warp, the lanes in State::kInWarp
-  unsigned left_ = 0;                   // threads that have ended
-  bool warp_barriers_passed_ = false;   // since the last barrier
+  struct alignas(16) Gathered {
+    std::array<std::byte, 32 * kMostGathered> bytes;
+  };
+  std::array<Gathered, 32> gathered_;  // for each warp, what its lanes brought last
+  unsigned left_ = 0;                  // threads that have ended
+  bool warp_barriers_passed_ = false;  // since the last barrier
   std::optional<std::string> failure_;
 };
 

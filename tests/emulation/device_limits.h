@@ -1,4 +1,5 @@
-// What the emulated device can do: modelled on compute capability 8.0.
+// What the emulated device can do: modelled on compute capability 8.0, which a test may set
+// otherwise.
 #pragma once
 
 #include <cstddef>

@@ -84,8 +84,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.maxThreadsPerMultiProcessor = 2048;
     std::copy_n(std::to_array({1024, 1024, 64}).data(), 3, p.maxThreadsDim);
     std::copy_n(std::to_array({0x7fffffff, 65535, 65535}).data(), 3, p.maxGridSize);
-    p.major = kMajor;
-    p.minor = kMinor;
+    p.major = settings().major;
+    p.minor = settings().minor;
     p.multiProcessorCount = kMultiprocessors;
     p.pciBusID = device + 1;
     p.memoryBusWidth = 256;
@@ -114,10 +114,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
         *value = kMultiprocessors;
         return cudaSuccess;
       case cudaDevAttrComputeCapabilityMajor:
-        *value = kMajor;
+        *value = settings().major;
         return cudaSuccess;
       case cudaDevAttrComputeCapabilityMinor:
-        *value = kMinor;
+        *value = settings().minor;
         return cudaSuccess;
       case cudaDevAttrClockRate:
       case cudaDevAttrMemoryClockRate:

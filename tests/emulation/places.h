@@ -18,6 +18,10 @@ inline std::string place(const SourceLocation& where) {
   return fmt::format("{}:{}", file, where.line);
 }
 
+inline bool same_place(const SourceLocation& a, const SourceLocation& b) {
+  return a.line == b.line && std::string_view(a.file) == b.file;
+}
+
 inline const char* name_of(WarpOperation operation) {
   switch (operation) {
     case WarpOperation::kSync:
@@ -32,6 +36,12 @@ inline const char* name_of(WarpOperation operation) {
       return "__shfl_xor_sync";
     case WarpOperation::kVote:
       return "a vote of the warp";
+    case WarpOperation::kMultiply:
+      return "mma.sync";
+    case WarpOperation::kLoadMatrices:
+      return "ldmatrix";
+    case WarpOperation::kLoadMatricesTransposed:
+      return "ldmatrix.trans";
     case WarpOperation::kNone:
       break;
   }

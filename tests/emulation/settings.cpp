@@ -62,6 +62,10 @@ void set_order(Order order, uint64_t seed) {
 void set_driver(Driver driver) { settings().driver = driver; }
 void set_device_count(int count) { settings().device_count = count; }
 void set_total_memory(size_t bytes) { settings().total_memory = bytes; }
+void set_compute_capability(int major, int minor) {
+  settings().major = major;
+  settings().minor = minor;
+}
 Statistics statistics() { return counts(); }
 
 }  // namespace lab::emulation

@@ -1,6 +1,7 @@
 // What emulation.h sets.
 #pragma once
 
+#include "device_limits.h"
 #include "emulation.h"
 
 namespace lab::emulation {
@@ -11,6 +12,8 @@ struct Settings {
   Driver driver = Driver::kPresent;
   int device_count = 1;
   size_t total_memory = size_t{4} << 30;
+  int major = kMajor;
+  int minor = kMinor;
 };
 Settings& settings();
 

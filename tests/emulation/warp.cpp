@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -77,15 +78,17 @@ void Block::finish_warp(const Thread& last) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!has(mask, lane)) continue;
     const WarpRequest& request = warp[lane].request;
-    if (request.operation != last.request.operation) {
+    if (request.operation != last.request.operation ||
+        (is_aligned(request.operation) && !same_place(request.where, last.request.where))) {
       std::string what = fmt::format("{}, but {} of its warp {}", what_it_does(last),
                                      name(warp[lane]), what_it_does(warp[lane]));
       fail(std::move(what));
     }
     votes |= (request.value != 0 ? uint64_t{1} : 0) << lane;
   }
+  if (is_aligned(last.request.operation)) gather(warp);
   for (unsigned lane = 0; lane < 32; ++lane) {
-    if (!has(mask, lane)) continue;
+    if (!has(mask, lane) || is_aligned(last.request.operation)) continue;
     Thread& thread = warp[lane];
     const int source = source_lane(thread.request, static_cast<int>(lane));
     if (!has(mask, static_cast<unsigned>(source))) {
@@ -102,6 +105,15 @@ void Block::finish_warp(const Thread& last) {
   }
   in_warp_[last.index / 32] &= ~mask;
   if (last.request.operation == WarpOperation::kSync) pass_warp_barrier(warp, mask);
+}
+
+void Block::gather(Thread* warp) {
+  std::byte* all = gathered_[warp->index / 32].bytes.data();
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const WarpRequest& request = warp[lane].request;
+    std::memcpy(all + lane * request.size, request.bytes, request.size);
+    warp[lane].result = reinterpret_cast<uintptr_t>(all);
+  }
 }
 
 std::string Block::why_warp_waits(const Thread& thread) const {

@@ -97,10 +97,10 @@ __global__ void __launch_bounds__(kTileThreads) attention_forward_kernel(Argumen
   const int64_t b = head_index / s.heads;
   const int64_t h = head_index % s.heads;
   const int64_t kv_head = h / (s.heads / s.kv_heads);
-  const Head q = head_of(a.q, b, h, s.queries, s.head_dim, a.packs);
-  const Head k = head_of(a.k, b, kv_head, s.keys, s.head_dim, a.packs);
-  const Head v = head_of(a.v, b, kv_head, s.keys, s.head_dim, a.packs);
-  const Head y = head_of(a.y, b, h, s.queries, s.head_dim, a.packs);
+  const HeadOf<float> q = head_of(a.q, b, h, s.queries, s.head_dim, a.packs);
+  const HeadOf<float> k = head_of(a.k, b, kv_head, s.keys, s.head_dim, a.packs);
+  const HeadOf<float> v = head_of(a.v, b, kv_head, s.keys, s.head_dim, a.packs);
+  const HeadOf<float> y = head_of(a.y, b, h, s.queries, s.head_dim, a.packs);
 
   const int64_t visible = s.keys - s.queries + first_query + 1;  // keys that the first query sees
   const int64_t all_keys = min(visible + kQueries - 1, s.keys);

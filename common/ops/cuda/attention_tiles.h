@@ -16,9 +16,9 @@
 
 #include "common/cuda/dynamic_shared.h"
 #include "common/cuda/launch.h"
+#include "common/ops/cuda/attention_heads.h"
 #include "common/ops/cuda/matrix.h"
 #include "common/ops/cuda/row_warps.h"
-#include "common/tensor/error.h"
 
 namespace lab::cuda {
 
@@ -30,25 +30,9 @@ constexpr int kPad = 4;
 __device__ inline int tile_x() { return static_cast<int>(threadIdx.x) % kTileX; }
 __device__ inline int tile_y() { return static_cast<int>(threadIdx.x) / kTileX; }
 
-/// One head of one sequence: `length` rows of `dim` elements, `stride` apart.
-struct Head {
-  float* data;
-  int64_t length;
-  int64_t stride;
-  int dim;
-  bool packs;  // rows can be read and written in packs of 4
-
-  __device__ float* row(int64_t r) const { return data + r * stride; }
-};
-
-__device__ inline Head head_of(const Matrix& m, int64_t sequence, int64_t head, int64_t length,
-                               int64_t dim, bool packs) {
-  return {m.row(sequence * length) + head * dim, length, m.stride, static_cast<int>(dim), packs};
-}
-
 /// Copies rows [first, first + kRows) of a head into a tile. Whatever lies outside is 0.
 template <int kRows, int kHeadDim>
-__device__ void load_tile(float* tile, const Head& head, int64_t first) {
+__device__ void load_tile(float* tile, const HeadOf<float>& head, int64_t first) {
   constexpr int kPacks = kHeadDim / 4;
 #pragma unroll
   for (int p = static_cast<int>(threadIdx.x); p < kRows * kPacks; p += kTileThreads) {
@@ -148,7 +132,8 @@ __device__ void share_weights(float* weights, const float (&product)[kI][kJ]) {
 
 /// Writes this thread's columns of a row, times `factor`.
 template <int kHeadDim, int kN>
-__device__ void store_row(const Head& head, int64_t row, const float (&values)[kN], float factor) {
+__device__ void store_row(const HeadOf<float>& head, int64_t row, const float (&values)[kN],
+                          float factor) {
   using Columns = HeadColumns<kHeadDim>;
   if (row >= head.length) return;
 #pragma unroll
@@ -165,29 +150,6 @@ __device__ void store_row(const Head& head, int64_t row, const float (&values)[k
         if (c + w < head.dim) store(head.row(row) + c + w, Pack<1>{{pack.v[w]}});
     }
   }
-}
-
-/// e^x = 2^(x log2 e): the hardware has powers of two only.
-constexpr float kLog2e = 1.44269504088896341F;
-constexpr float kLn2 = 0.69314718055994531F;
-
-/// Calls run.operator()<D>() with the smallest D that holds the head and for which there are
-/// kernels.
-template <typename Run>
-void with_head_dim(int64_t head_dim, const Run& run) {
-  if (head_dim <= 16)
-    run.template operator()<16>();
-  else if (head_dim <= 32)
-    run.template operator()<32>();
-  else if (head_dim <= 48)
-    run.template operator()<48>();
-  else if (head_dim <= 64)
-    run.template operator()<64>();
-  else if (head_dim <= 128)
-    run.template operator()<128>();
-  else
-    fail("attention on the GPU takes heads of at most 128 elements, not {}: use more heads",
-         head_dim);
 }
 
 }  // namespace lab::cuda

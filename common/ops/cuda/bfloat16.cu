@@ -1,41 +1,74 @@
-// Rounding to bfloat16: one warp per row, a pack of neighbours per lane and round. Six bytes are
-// moved per element, which is what mixed precision costs on top of the product.
+// Conversions between float and bfloat16: six bytes are moved per element.
+//
+// Contiguous memory: each thread has one pack; the thread at the end handles what is left of a pack
+// element by element. Rows with gaps: one warp per row.
 #include "common/ops/cuda/bfloat16.h"
 #include "common/ops/cuda/row_warps.h"
 
 namespace lab::cuda {
 namespace {
 
-/// Elements that 16 bytes hold: rows of the copy begin at multiples of that, as tensor cores like it.
+/// Elements that 16 bytes hold: rows of a copy begin at multiples of that, as tensor cores like it.
 constexpr int64_t kAligned = 8;
 
 int64_t padded(int64_t columns) { return (columns + kAligned - 1) / kAligned * kAligned; }
 
-template <int kWidth>
-struct alignas(kWidth * sizeof(__nv_bfloat16)) HalfPack {
-  __nv_bfloat16 v[kWidth];
-};
+constexpr int kThreads = 256;
 
-template <int kWidth>
-__global__ void round_kernel(Matrix from, MatrixOf<__nv_bfloat16> to) {
+template <int kWidth, typename From, typename To>
+__global__ void convert_kernel(const From* from, To* to, int64_t count) {
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kWidth;
+  if (first + kWidth <= count) {
+    store(to + first, load<kWidth>(from + first));
+  } else {
+    for (int64_t i = first; i < count; ++i) store(to + i, load<1>(from + i));
+  }
+}
+
+template <int kWidth, typename From, typename To>
+__global__ void convert_rows_kernel(MatrixOf<From> from, MatrixOf<To> to) {
   const int64_t n = row_of_warp();
   if (n >= from.rows) return;
-  for (int64_t c = threadIdx.x * kWidth; c < from.columns; c += kWarp * kWidth) {
-    const Pack<kWidth> in = load<kWidth>(from.row(n) + c);
-    HalfPack<kWidth> out;
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) out.v[i] = __float2bfloat16(in.v[i]);
-    *reinterpret_cast<HalfPack<kWidth>*>(to.row(n) + c) = out;
+  for (int64_t c = threadIdx.x * kWidth; c < from.columns; c += kWarp * kWidth)
+    store(to.row(n) + c, load<kWidth>(from.row(n) + c));
+}
+
+template <typename From, typename To>
+void convert(const Context& context, const MatrixOf<From>& from, const MatrixOf<To>& to) {
+  const auto contiguous = [](const auto& m) { return m.stride == m.columns || m.rows <= 1; };
+  if (contiguous(from) && contiguous(to)) {
+    const int64_t count = from.rows * from.columns;
+    const bool packs =
+        packs_fit(from.data, kWidest, kWidest) && packs_fit(to.data, kWidest, kWidest);
+    const auto kernel = packs ? convert_kernel<kWidest, From, To> : convert_kernel<1, From, To>;
+    launch(kernel, blocks_for(count, kThreads * (packs ? kWidest : 1)), kThreads, context.stream(),
+           from.data, to.data, count);
+  } else {
+    const auto kernel = packs_fit_all(from, to) ? convert_rows_kernel<kWidest, From, To>
+                                                : convert_rows_kernel<1, From, To>;
+    launch(kernel, row_grid(from.rows), row_block(), context.stream(), from, to);
   }
 }
 
 }  // namespace
 
-Bfloat16Copy::Bfloat16Copy(const Context& context, const Matrix& m)
-    : memory_(context, static_cast<size_t>(m.rows * padded(m.columns))),
-      matrix_{memory_.data(), m.rows, m.columns, padded(m.columns)} {
-  const auto kernel = packs_fit(m) ? round_kernel<kWidest> : round_kernel<1>;
-  launch(kernel, row_grid(m.rows), row_block(), context.stream(), m, matrix_);
+void convert(const Context& context, const Tensor& from, const Tensor& to) {
+  if (to.type() == ElementType::kBfloat16)
+    convert(context, matrix(from), matrix<__nv_bfloat16>(to));
+  else
+    convert(context, matrix<__nv_bfloat16>(from), matrix(to));
+}
+
+Bfloat16Operand::Bfloat16Operand(const Context& context, const Tensor& tensor) {
+  if (tensor.type() == ElementType::kBfloat16) {
+    matrix_ = cuda::matrix<__nv_bfloat16>(tensor);
+    return;
+  }
+  const Matrix from = cuda::matrix(tensor);
+  const int64_t stride = padded(from.columns);
+  copy_.emplace(context, static_cast<size_t>(from.rows * stride));
+  matrix_ = {copy_->data(), from.rows, from.columns, stride};
+  convert(context, from, matrix_);
 }
 
 }  // namespace lab::cuda

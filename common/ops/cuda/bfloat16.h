@@ -1,23 +1,28 @@
-// Matrices rounded to bfloat16, for tensor cores.
+// Rounding to bfloat16, and back.
 #pragma once
 
-#include <cuda_bf16.h>
+#include <optional>
 
 #include "common/cuda/context.h"
 #include "common/ops/cuda/matrix.h"
+#include "common/tensor/tensor.h"
 
 namespace lab::cuda {
 
-/// A copy of a matrix in bfloat16, which has float's exponent and 7 bits of mantissa; rounded to
-/// nearest. Its memory may be given back as soon as the product has been asked for.
-class Bfloat16Copy {
+/// Copies the numbers of one tensor into another, of the same shape and another type of element.
+/// bfloat16 has float's exponent and 7 bits of mantissa; numbers are rounded to nearest.
+void convert(const Context& context, const Tensor& from, const Tensor& to);
+
+/// A tensor as tensor cores take it: itself, or a copy rounded to bfloat16, whose memory may be
+/// given back as soon as the product has been asked for.
+class Bfloat16Operand {
  public:
-  Bfloat16Copy(const Context& context, const Matrix& m);
-  const MatrixOf<__nv_bfloat16>& matrix() const { return matrix_; }
+  Bfloat16Operand(const Context& context, const Tensor& tensor);
+  const Bfloat16Matrix& matrix() const { return matrix_; }
 
  private:
-  Scratch<__nv_bfloat16> memory_;
-  MatrixOf<__nv_bfloat16> matrix_;
+  std::optional<Scratch<__nv_bfloat16>> copy_;
+  Bfloat16Matrix matrix_;
 };
 
 }  // namespace lab::cuda

@@ -9,19 +9,19 @@ namespace lab::cuda {
 
 void CudaKernels::linear_forward(const Tensor& x, const Tensor& weight, const Tensor& y,
                                  bool accumulate) const {
-  matmul(context_, Transpose::kNo, Transpose::kYes, matrix(x), matrix(weight),
-         accumulate ? 1.0F : 0.0F, matrix(y));
+  matmul(context_, Transpose::kNo, Transpose::kYes, x, weight, accumulate ? 1.0F : 0.0F,
+         y);
 }
 
 void CudaKernels::linear_backward_input(const Tensor& dy, const Tensor& weight, const Tensor& dx,
                                         bool accumulate) const {
-  matmul(context_, Transpose::kNo, Transpose::kNo, matrix(dy), matrix(weight),
-         accumulate ? 1.0F : 0.0F, matrix(dx));
+  matmul(context_, Transpose::kNo, Transpose::kNo, dy, weight, accumulate ? 1.0F : 0.0F,
+         dx);
 }
 
 void CudaKernels::linear_backward_weight(const Tensor& dy, const Tensor& x,
                                          const Tensor& dweight) const {
-  matmul(context_, Transpose::kYes, Transpose::kNo, matrix(dy), matrix(x), 1.0F, matrix(dweight));
+  matmul(context_, Transpose::kYes, Transpose::kNo, dy, x, 1.0F, dweight);
 }
 
 void CudaKernels::embedding_forward(std::span<const int32_t> tokens, const Tensor& table,
@@ -36,47 +36,65 @@ void CudaKernels::embedding_backward(std::span<const int32_t> tokens, const Tens
 
 void CudaKernels::rmsnorm_forward(const Tensor& x, const Tensor& weight, float epsilon,
                                   const Tensor& y, const Tensor& inverse_rms) const {
-  cuda::rmsnorm_forward(context_, matrix(x), weight.data(), epsilon, matrix(y), inverse_rms.data());
+  with_type_of(y, [&]<typename T>() {
+    cuda::rmsnorm_forward(context_, matrix(x), weight.data(), epsilon, matrix<T>(y),
+                          inverse_rms.data());
+  });
 }
 
 void CudaKernels::rmsnorm_apply(const Tensor& x, const Tensor& weight, const Tensor& inverse_rms,
                                 const Tensor& y) const {
-  cuda::rmsnorm_apply(context_, matrix(x), weight.data(), inverse_rms.data(), matrix(y));
+  with_type_of(y, [&]<typename T>() {
+    cuda::rmsnorm_apply(context_, matrix(x), weight.data(), inverse_rms.data(), matrix<T>(y));
+  });
 }
 
 void CudaKernels::rmsnorm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                                    const Tensor& inverse_rms, const Tensor& dx,
                                    const Tensor& dweight) const {
-  cuda::rmsnorm_backward(context_, matrix(dy), matrix(x), weight.data(), inverse_rms.data(),
-                         matrix(dx), dweight.data());
+  with_type_of(dy, [&]<typename T>() {
+    cuda::rmsnorm_backward(context_, matrix<T>(dy), matrix(x), weight.data(), inverse_rms.data(),
+                           matrix(dx), dweight.data());
+  });
 }
 
 void CudaKernels::rope(const Tensor& x, const Tensor& table, int64_t length, int64_t first_position,
                        Rotation rotation) const {
-  cuda::rope(context_, matrix(x), matrix(table), length, first_position, rotation);
+  with_type_of(x, [&]<typename T>() {
+    cuda::rope(context_, matrix<T>(x), matrix(table), length, first_position, rotation);
+  });
 }
 
 void CudaKernels::attention_forward(const AttentionShape& shape, const Tensor& q, const Tensor& k,
                                     const Tensor& v, const Tensor& y,
                                     const Tensor& logsumexp) const {
-  cuda::attention_forward(context_, shape, matrix(q), matrix(k), matrix(v), matrix(y),
-                          logsumexp.data());
+  with_type_of(q, [&]<typename T>() {
+    cuda::attention_forward(context_, shape, matrix<T>(q), matrix<T>(k), matrix<T>(v), matrix<T>(y),
+                            logsumexp.data());
+  });
 }
 
 void CudaKernels::attention_backward(const AttentionShape& shape, const Tensor& dy, const Tensor& q,
                                      const Tensor& k, const Tensor& v, const Tensor& y,
                                      const Tensor& logsumexp, const Tensor& dq, const Tensor& dk,
                                      const Tensor& dv) const {
-  cuda::attention_backward(context_, shape, matrix(dy), matrix(q), matrix(k), matrix(v), matrix(y),
-                           logsumexp.data(), matrix(dq), matrix(dk), matrix(dv));
+  with_type_of(q, [&]<typename T>() {
+    cuda::attention_backward(context_, shape, matrix<T>(dy), matrix<T>(q), matrix<T>(k),
+                             matrix<T>(v), matrix<T>(y), logsumexp.data(), matrix<T>(dq),
+                             matrix<T>(dk), matrix<T>(dv));
+  });
 }
 
 void CudaKernels::swiglu_forward(const Tensor& gate_up, const Tensor& y) const {
-  cuda::swiglu_forward(context_, matrix(gate_up), matrix(y));
+  with_type_of(y, [&]<typename T>() {
+    cuda::swiglu_forward(context_, matrix<T>(gate_up), matrix<T>(y));
+  });
 }
 
 void CudaKernels::swiglu_backward(const Tensor& gate_up, const Tensor& dy) const {
-  cuda::swiglu_backward(context_, matrix(gate_up), matrix(dy));
+  with_type_of(dy, [&]<typename T>() {
+    cuda::swiglu_backward(context_, matrix<T>(gate_up), matrix<T>(dy));
+  });
 }
 
 void CudaKernels::scale(const Tensor& x, float factor) const {

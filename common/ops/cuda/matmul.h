@@ -2,15 +2,15 @@
 #pragma once
 
 #include "common/cuda/context.h"
-#include "common/ops/cuda/matrix.h"
+#include "common/tensor/tensor.h"
 
 namespace lab::cuda {
 
 enum class Transpose { kNo, kYes };
 
-/// c = op(a) op(b) + beta c. Memory and sums are float32; the operands are rounded as the context's
-/// precision says.
-void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b, const Matrix& a,
-            const Matrix& b, float beta, const Matrix& c);
+/// c = op(a) op(b) + beta c. Each tensor may hold float32 or bfloat16; sums are float32. The
+/// operands are rounded as the context's precision says, and to bfloat16 if one of them holds that.
+void matmul(const Context& context, Transpose transpose_a, Transpose transpose_b, const Tensor& a,
+            const Tensor& b, float beta, const Tensor& c);
 
 }  // namespace lab::cuda

@@ -14,18 +14,26 @@ void embedding_forward(const Context& context, const int32_t* tokens, const Matr
 void embedding_backward(const Context& context, const int32_t* tokens, const Matrix& dy,
                         const Matrix& dtable);
 
+// T: float or __nv_bfloat16.
+
+template <typename T>
 void rmsnorm_forward(const Context& context, const Matrix& x, const float* weight, float epsilon,
-                     const Matrix& y, float* inverse_rms);
+                     const MatrixOf<T>& y, float* inverse_rms);
+template <typename T>
 void rmsnorm_apply(const Context& context, const Matrix& x, const float* weight,
-                   const float* inverse_rms, const Matrix& y);
-void rmsnorm_backward(const Context& context, const Matrix& dy, const Matrix& x,
+                   const float* inverse_rms, const MatrixOf<T>& y);
+template <typename T>
+void rmsnorm_backward(const Context& context, const MatrixOf<T>& dy, const Matrix& x,
                       const float* weight, const float* inverse_rms, const Matrix& dx,
                       float* dweight);
 
-void rope(const Context& context, const Matrix& x, const Matrix& table, int64_t length,
+template <typename T>
+void rope(const Context& context, const MatrixOf<T>& x, const Matrix& table, int64_t length,
           int64_t first_position, Rotation rotation);
 
-void swiglu_forward(const Context& context, const Matrix& gate_up, const Matrix& y);
-void swiglu_backward(const Context& context, const Matrix& gate_up, const Matrix& dy);
+template <typename T>
+void swiglu_forward(const Context& context, const MatrixOf<T>& gate_up, const MatrixOf<T>& y);
+template <typename T>
+void swiglu_backward(const Context& context, const MatrixOf<T>& gate_up, const MatrixOf<T>& dy);
 
 }  // namespace lab::cuda

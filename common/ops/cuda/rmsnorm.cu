@@ -9,8 +9,8 @@ namespace lab::cuda {
 namespace {
 
 /// One row: y = x * inverse * weight.
-template <int kWidth>
-__device__ void apply_to_row(const float* x, const float* weight, float inverse, float* y,
+template <int kWidth, typename T>
+__device__ void apply_to_row(const float* x, const float* weight, float inverse, T* y,
                              int64_t columns) {
   for (int64_t c = threadIdx.x * kWidth; c < columns; c += kWarp * kWidth) {
     Pack<kWidth> pack = load<kWidth>(x + c);
@@ -21,8 +21,8 @@ __device__ void apply_to_row(const float* x, const float* weight, float inverse,
   }
 }
 
-template <int kWidth>
-__global__ void rmsnorm_forward_kernel(Matrix x, const float* weight, float epsilon, Matrix y,
+template <int kWidth, typename T>
+__global__ void rmsnorm_forward_kernel(Matrix x, const float* weight, float epsilon, MatrixOf<T> y,
                                        float* inverse_rms) {
   const int64_t n = row_of_warp();
   if (n >= x.rows) return;
@@ -38,32 +38,43 @@ __global__ void rmsnorm_forward_kernel(Matrix x, const float* weight, float epsi
   apply_to_row<kWidth>(x.row(n), weight, inverse, y.row(n), x.columns);
 }
 
-template <int kWidth>
+template <int kWidth, typename T>
 __global__ void rmsnorm_apply_kernel(Matrix x, const float* weight, const float* inverse_rms,
-                                     Matrix y) {
+                                     MatrixOf<T> y) {
   const int64_t n = row_of_warp();
   if (n < x.rows) apply_to_row<kWidth>(x.row(n), weight, inverse_rms[n], y.row(n), x.columns);
 }
 
-bool packs_fit_norm(const Matrix& x, const float* weight, const Matrix& y) {
+template <typename T>
+bool packs_fit_norm(const Matrix& x, const float* weight, const MatrixOf<T>& y) {
   return packs_fit_all(x, y) && packs_fit(weight, x.columns, x.columns);
 }
 
 }  // namespace
 
+template <typename T>
 void rmsnorm_forward(const Context& context, const Matrix& x, const float* weight, float epsilon,
-                     const Matrix& y, float* inverse_rms) {
-  const auto kernel =
-      packs_fit_norm(x, weight, y) ? rmsnorm_forward_kernel<kWidest> : rmsnorm_forward_kernel<1>;
+                     const MatrixOf<T>& y, float* inverse_rms) {
+  const auto kernel = packs_fit_norm(x, weight, y) ? rmsnorm_forward_kernel<kWidest, T>
+                                                   : rmsnorm_forward_kernel<1, T>;
   launch(kernel, row_grid(x.rows), row_block(), context.stream(), x, weight, epsilon, y,
          inverse_rms);
 }
+template void rmsnorm_forward(const Context&, const Matrix&, const float*, float, const Matrix&,
+                              float*);
+template void rmsnorm_forward(const Context&, const Matrix&, const float*, float,
+                              const Bfloat16Matrix&, float*);
 
+template <typename T>
 void rmsnorm_apply(const Context& context, const Matrix& x, const float* weight,
-                   const float* inverse_rms, const Matrix& y) {
+                   const float* inverse_rms, const MatrixOf<T>& y) {
   const auto kernel =
-      packs_fit_norm(x, weight, y) ? rmsnorm_apply_kernel<kWidest> : rmsnorm_apply_kernel<1>;
+      packs_fit_norm(x, weight, y) ? rmsnorm_apply_kernel<kWidest, T> : rmsnorm_apply_kernel<1, T>;
   launch(kernel, row_grid(x.rows), row_block(), context.stream(), x, weight, inverse_rms, y);
 }
+template void rmsnorm_apply(const Context&, const Matrix&, const float*, const float*,
+                            const Matrix&);
+template void rmsnorm_apply(const Context&, const Matrix&, const float*, const float*,
+                            const Bfloat16Matrix&);
 
 }  // namespace lab::cuda

@@ -13,8 +13,8 @@
 namespace lab::cuda {
 namespace {
 
-template <int kWidth>
-__global__ void rmsnorm_dx_kernel(Matrix dy, Matrix x, const float* weight,
+template <int kWidth, typename T>
+__global__ void rmsnorm_dx_kernel(MatrixOf<T> dy, Matrix x, const float* weight,
                                   const float* inverse_rms, Matrix dx) {
   const int64_t n = row_of_warp();
   if (n >= x.rows) return;
@@ -55,7 +55,8 @@ __device__ int64_t column_of_lane() {
   return static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
 }
 
-__global__ void rmsnorm_dweight_kernel(Matrix dy, Matrix x, const float* inverse_rms,
+template <typename T>
+__global__ void rmsnorm_dweight_kernel(MatrixOf<T> dy, Matrix x, const float* inverse_rms,
                                        int64_t slab_rows, Matrix partial) {
   const int64_t column = column_of_lane();
   const int64_t first = blockIdx.y * slab_rows;
@@ -63,7 +64,7 @@ __global__ void rmsnorm_dweight_kernel(Matrix dy, Matrix x, const float* inverse
   float sum = 0.0F;
   if (column < x.columns)
     for (int64_t n = first + threadIdx.y; n < last; n += kRowsPerBlock)
-      sum += dy.row(n)[column] * x.row(n)[column] * inverse_rms[n];
+      sum += load<1>(dy.row(n) + column).v[0] * x.row(n)[column] * inverse_rms[n];
   sum = sum_over_warps(sum);
   if (threadIdx.y == 0 && column < x.columns) partial.row(blockIdx.y)[column] = sum;
 }
@@ -83,22 +84,27 @@ constexpr int64_t kLeastSlabRows = 64;
 
 }  // namespace
 
-void rmsnorm_backward(const Context& context, const Matrix& dy, const Matrix& x,
+template <typename T>
+void rmsnorm_backward(const Context& context, const MatrixOf<T>& dy, const Matrix& x,
                       const float* weight, const float* inverse_rms, const Matrix& dx,
                       float* dweight) {
   if (x.rows == 0 || x.columns == 0) return;
   const bool packs = packs_fit_all(dy, x, dx) && packs_fit(weight, x.columns, x.columns);
-  launch(packs ? rmsnorm_dx_kernel<kWidest> : rmsnorm_dx_kernel<1>, row_grid(x.rows), row_block(),
-         context.stream(), dy, x, weight, inverse_rms, dx);
+  launch(packs ? rmsnorm_dx_kernel<kWidest, T> : rmsnorm_dx_kernel<1, T>, row_grid(x.rows),
+         row_block(), context.stream(), dy, x, weight, inverse_rms, dx);
 
   const int64_t slab_rows = std::max(kLeastSlabRows, (x.rows + kMostSlabs - 1) / kMostSlabs);
   const unsigned slabs = blocks_for(x.rows, slab_rows);
   const Scratch<float> sums(context, static_cast<size_t>(slabs * x.columns));
   const Matrix partial{sums.data(), slabs, x.columns, x.columns};
   const unsigned tiles = blocks_for(x.columns, kWarp);
-  launch(rmsnorm_dweight_kernel, dim3(tiles, slabs), row_block(), context.stream(), dy, x,
+  launch(rmsnorm_dweight_kernel<T>, dim3(tiles, slabs), row_block(), context.stream(), dy, x,
          inverse_rms, slab_rows, partial);
   launch(add_column_sums_kernel, tiles, row_block(), context.stream(), partial, dweight);
 }
+template void rmsnorm_backward(const Context&, const Matrix&, const Matrix&, const float*,
+                               const float*, const Matrix&, float*);
+template void rmsnorm_backward(const Context&, const Bfloat16Matrix&, const Matrix&, const float*,
+                               const float*, const Matrix&, float*);
 
 }  // namespace lab::cuda

@@ -11,8 +11,8 @@ namespace lab::cuda {
 namespace {
 
 /// x: `heads` heads of 2 * half elements per row.
-template <int kWidth>
-__global__ void rope_kernel(Matrix x, Matrix table, int heads, int half, int64_t length,
+template <int kWidth, typename T>
+__global__ void rope_kernel(MatrixOf<T> x, Matrix table, int heads, int half, int64_t length,
                             int64_t first_position, float direction) {
   const int64_t n = row_of_warp();
   if (n >= x.rows) return;
@@ -22,8 +22,8 @@ __global__ void rope_kernel(Matrix x, Matrix table, int heads, int half, int64_t
   for (int p = static_cast<int>(threadIdx.x); p < heads * packs_per_head; p += kWarp) {
     const int head = p / packs_per_head;
     const int i = p % packs_per_head * kWidth;
-    float* low = x.row(n) + head * 2 * half + i;
-    float* high = low + half;
+    T* low = x.row(n) + head * 2 * half + i;
+    T* high = low + half;
     Pack<kWidth> a = load<kWidth>(low);
     Pack<kWidth> b = load<kWidth>(high);
     const Pack<kWidth> cosine = load<kWidth>(cosines + i);
@@ -42,14 +42,18 @@ __global__ void rope_kernel(Matrix x, Matrix table, int heads, int half, int64_t
 
 }  // namespace
 
-void rope(const Context& context, const Matrix& x, const Matrix& table, int64_t length,
+template <typename T>
+void rope(const Context& context, const MatrixOf<T>& x, const Matrix& table, int64_t length,
           int64_t first_position, Rotation rotation) {
   const int half = static_cast<int>(table.columns / 2);
   const int heads = static_cast<int>(x.columns / table.columns);
   const bool packs = packs_fit_all(x, table) && half % kWidest == 0;
-  launch(packs ? rope_kernel<kWidest> : rope_kernel<1>, row_grid(x.rows), row_block(),
+  launch(packs ? rope_kernel<kWidest, T> : rope_kernel<1, T>, row_grid(x.rows), row_block(),
          context.stream(), x, table, heads, half, length, first_position,
          rotation == Rotation::kForward ? 1.0F : -1.0F);
 }
+template void rope(const Context&, const Matrix&, const Matrix&, int64_t, int64_t, Rotation);
+template void rope(const Context&, const Bfloat16Matrix&, const Matrix&, int64_t, int64_t,
+                   Rotation);
 
 }  // namespace lab::cuda

@@ -11,12 +11,12 @@ namespace {
 
 __device__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
-template <int kWidth>
-__global__ void swiglu_forward_kernel(Matrix gate_up, Matrix y) {
+template <int kWidth, typename T>
+__global__ void swiglu_forward_kernel(MatrixOf<T> gate_up, MatrixOf<T> y) {
   const int64_t n = row_of_warp();
   if (n >= y.rows) return;
-  const float* gate = gate_up.row(n);
-  const float* up = gate + y.columns;
+  const T* gate = gate_up.row(n);
+  const T* up = gate + y.columns;
   for (int64_t c = threadIdx.x * kWidth; c < y.columns; c += kWarp * kWidth) {
     const Pack<kWidth> g = load<kWidth>(gate + c);
     Pack<kWidth> out = load<kWidth>(up + c);
@@ -26,12 +26,12 @@ __global__ void swiglu_forward_kernel(Matrix gate_up, Matrix y) {
   }
 }
 
-template <int kWidth>
-__global__ void swiglu_backward_kernel(Matrix gate_up, Matrix dy) {
+template <int kWidth, typename T>
+__global__ void swiglu_backward_kernel(MatrixOf<T> gate_up, MatrixOf<T> dy) {
   const int64_t n = row_of_warp();
   if (n >= dy.rows) return;
-  float* gate = gate_up.row(n);
-  float* up = gate + dy.columns;
+  T* gate = gate_up.row(n);
+  T* up = gate + dy.columns;
   for (int64_t c = threadIdx.x * kWidth; c < dy.columns; c += kWarp * kWidth) {
     Pack<kWidth> gates = load<kWidth>(gate + c);
     Pack<kWidth> ups = load<kWidth>(up + c);
@@ -53,22 +53,29 @@ __global__ void swiglu_backward_kernel(Matrix gate_up, Matrix dy) {
 }
 
 /// `half` fits and so does each half of a row of gate_up.
-bool packs_fit_halves(const Matrix& gate_up, const Matrix& half) {
+template <typename T>
+bool packs_fit_halves(const MatrixOf<T>& gate_up, const MatrixOf<T>& half) {
   return packs_fit(half) && packs_fit(gate_up.data, half.columns, gate_up.stride);
 }
 
 }  // namespace
 
-void swiglu_forward(const Context& context, const Matrix& gate_up, const Matrix& y) {
+template <typename T>
+void swiglu_forward(const Context& context, const MatrixOf<T>& gate_up, const MatrixOf<T>& y) {
   const auto kernel =
-      packs_fit_halves(gate_up, y) ? swiglu_forward_kernel<kWidest> : swiglu_forward_kernel<1>;
+      packs_fit_halves(gate_up, y) ? swiglu_forward_kernel<kWidest, T> : swiglu_forward_kernel<1, T>;
   launch(kernel, row_grid(y.rows), row_block(), context.stream(), gate_up, y);
 }
+template void swiglu_forward(const Context&, const Matrix&, const Matrix&);
+template void swiglu_forward(const Context&, const Bfloat16Matrix&, const Bfloat16Matrix&);
 
-void swiglu_backward(const Context& context, const Matrix& gate_up, const Matrix& dy) {
-  const auto kernel =
-      packs_fit_halves(gate_up, dy) ? swiglu_backward_kernel<kWidest> : swiglu_backward_kernel<1>;
+template <typename T>
+void swiglu_backward(const Context& context, const MatrixOf<T>& gate_up, const MatrixOf<T>& dy) {
+  const auto kernel = packs_fit_halves(gate_up, dy) ? swiglu_backward_kernel<kWidest, T>
+                                                    : swiglu_backward_kernel<1, T>;
   launch(kernel, row_grid(dy.rows), row_block(), context.stream(), gate_up, dy);
 }
+template void swiglu_backward(const Context&, const Matrix&, const Matrix&);
+template void swiglu_backward(const Context&, const Bfloat16Matrix&, const Bfloat16Matrix&);
 
 }  // namespace lab::cuda

@@ -8,5 +8,6 @@
 #include "emulated/language.h"
 #include "emulated/math.h"
 #include "emulated/runtime_api.h"
+#include "emulated/tensor_core.h"
 #include "emulated/vector_types.h"
 #include "emulated/warp.h"
