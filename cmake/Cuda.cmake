@@ -73,9 +73,9 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nv
 endif()
 set(LAB_HAS_CUDA ON)
 
-# Sets LAB_TENSOR_CORE_ARCHITECTURES: the chosen architectures that have tensor cores for bfloat16, or,
-# where none has, the first of them, for the driver to compile. Code for tensor cores is built for
-# these alone; no older GPU is given any.
+# Sets LAB_TENSOR_CORE_ARCHITECTURES, for which code for tensor cores is built: the chosen architectures
+# that have those for bfloat16. GPUs that would run code of an older one, compiled by the driver, get
+# 80-virtual.
 function(lab_choose_tensor_core_architectures)
   set(chosen ${CMAKE_CUDA_ARCHITECTURES})
   if(chosen STREQUAL "native")
@@ -86,13 +86,16 @@ function(lab_choose_tensor_core_architectures)
     set(chosen ${CMAKE_CUDA_ARCHITECTURES_ALL_MAJOR})
   endif()
   set(able "")
+  set(older_for_driver OFF)
   foreach(architecture IN LISTS chosen)
     if(architecture MATCHES "^([0-9]+)" AND CMAKE_MATCH_1 GREATER_EQUAL 80)
       list(APPEND able ${architecture})
+    elseif(NOT architecture MATCHES "-real$")
+      set(older_for_driver ON)
     endif()
   endforeach()
-  if(NOT able)
-    set(able 80-virtual)
+  if(NOT able OR (older_for_driver AND NOT "80" IN_LIST able AND NOT "80-virtual" IN_LIST able))
+    list(APPEND able 80-virtual)
   endif()
   set(LAB_TENSOR_CORE_ARCHITECTURES "${able}" PARENT_SCOPE)
 endfunction()

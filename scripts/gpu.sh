@@ -38,13 +38,13 @@ all_parts=(build tests sanitizer step torch allreduce)
 
 # The pieces that a part consists of.
 pieces_of() {
-  local a b files=(ops_cuda) precisions=(float32 tf32 bfloat16)
+  local a b files=(ops_cuda attention_bfloat16_cuda) precisions=(float32 tf32 bfloat16)
   case $1 in
     build) printf '%s\n' build build-tests ;;
     tests | allreduce) echo "$1" ;;
     sanitizer)
-      [[ $quick == yes ]] || files+=(attention_bfloat16_cuda copies_cuda precision_cuda recording_cuda
-        llama_stage_cuda llama_stage_bfloat16_cuda)
+      [[ $quick == yes ]] || files+=(copies_cuda precision_cuda recording_cuda llama_stage_cuda
+        llama_stage_bfloat16_cuda)
       for a in "${files[@]}"; do for b in memcheck racecheck; do echo "$b-$a"; done; done
       ;;
     step) for a in "${precisions[@]}"; do for b in seed large; do echo "$1-$b-$a"; done; done ;;

@@ -39,7 +39,7 @@ Context::Context(int index) : index_(index), memory_(keep_from_environment()) {
   const size_t bytes = workspace_bytes(index);
   blas_workspace_ = memory_.allocate(bytes);
   check(cublasSetWorkspace(blas_, blas_workspace_, bytes), "cublasSetWorkspace", "opening cuBLAS");
-  check(cublasSetMathMode(blas_, CUBLAS_DEFAULT_MATH), "cublasSetMathMode", "opening cuBLAS");
+  set_precision(Precision::kFloat32);
   multiprocessors_ = attribute_of(index, cudaDevAttrMultiProcessorCount);
 }
 
@@ -50,20 +50,24 @@ Context::~Context() {
   static_cast<void>(cudaStreamDestroy(stream_));
 }
 
+bool Context::supports(Precision precision) const {
+  return precision != Precision::kBfloat16 ||
+         attribute_of(index_, cudaDevAttrComputeCapabilityMajor) >= 8;
+}
+
 void Context::set_precision(Precision precision) {
-  if (precision == Precision::kBfloat16) {
-    const int major = attribute_of(index_, cudaDevAttrComputeCapabilityMajor);
-    const int minor = attribute_of(index_, cudaDevAttrComputeCapabilityMinor);
-    require(
-        major >= 8,
-        "bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and GPU {} has {}.{}: "
-        "use --precision float32",
-        index_, major, minor);
-  }
+  require(supports(precision),
+          "bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and GPU {} has {}.{}: "
+          "use --precision float32",
+          index_, attribute_of(index_, cudaDevAttrComputeCapabilityMajor),
+          attribute_of(index_, cudaDevAttrComputeCapabilityMinor));
   precision_ = precision;
-  check(cublasSetMathMode(blas_, precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH
-                                                               : CUBLAS_DEFAULT_MATH),
-        "cublasSetMathMode", "choosing how matrix products round");
+  // Without the second flag, parts of a sum may be added in the type of the result.
+  const int mode =
+      (precision == Precision::kTf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH) |
+      CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+  check(cublasSetMathMode(blas_, static_cast<cublasMath_t>(mode)), "cublasSetMathMode",
+        "choosing how matrix products round");
 }
 
 void Context::activate() const {

@@ -32,7 +32,9 @@ class Context {
 
   /// Of matrix products.
   Precision precision() const { return precision_; }
-  /// Throws Error for kBfloat16 on a GPU whose tensor cores do not know it.
+  /// kBfloat16 needs tensor cores that know it.
+  bool supports(Precision precision) const;
+  /// Throws Error for one that is not supported.
   void set_precision(Precision precision);
 
   /// Of the GPU. Each runs a few blocks of threads at the same time.

@@ -29,6 +29,7 @@ class CudaAccelerator final : public Accelerator {
   void convert(const Tensor& from, const Tensor& to) override;
   void synchronize() override;
   void set_precision(Precision precision) override;
+  bool supports(Precision precision) const override { return context_.supports(precision); }
   Precision precision() const override { return context_.precision(); }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override;
 

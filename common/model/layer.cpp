@@ -45,7 +45,10 @@ AttentionShape attention_shape(const LayerShape& s) {
 
 Tensor between_operations(const Tensor& x, const LayerMemory& memory) {
   if (!memory.rounds()) return x;
-  Tensor rounded = Tensor::empty(x.shape(), memory.device, memory.between);
+  Shape padded = x.shape();  // tensor cores like rows that begin at multiples of 16 bytes
+  padded.back() = (padded.back() + 7) / 8 * 8;
+  const Tensor rounded =
+      Tensor::empty(padded, memory.device, memory.between()).columns(0, x.size(-1));
   rounded.copy_from(x);
   return rounded;
 }
@@ -54,7 +57,7 @@ LayerActivations::LayerActivations(const LlamaConfig& c, int64_t batch, int64_t 
                                    LayerMemory memory) {
   const int64_t rows = batch * length;
   const auto between = [&](int64_t columns) {
-    return Tensor::empty({rows, columns}, memory.device, memory.between);
+    return Tensor::empty({rows, columns}, memory.device, memory.between());
   };
   attention_inverse_rms = Tensor::empty({rows}, memory.device);
   qkv = between(query_width(c) + 2 * key_width(c));
@@ -74,7 +77,7 @@ LayerScratch::LayerScratch(const LlamaConfig& c, int64_t batch, int64_t length,
                            LayerMemory memory_of_layers)
     : memory(memory_of_layers) {
   const auto between = [&](int64_t columns) {
-    return Tensor::empty({batch * length, columns}, memory.device, memory.between);
+    return Tensor::empty({batch * length, columns}, memory.device, memory.between());
   };
   normed = between(c.dim);
   normed_gradient = between(c.dim);
@@ -87,7 +90,7 @@ void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor&
                    const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
                    const Tensor& output) {
   const float epsilon = shape.config.norm_eps;
-  const Matrices matrices(w, scratch.memory.between);
+  const Matrices matrices(w, scratch.memory.between());
 
   // middle = input + attention(norm(input))
   rmsnorm_forward(input, w.attention_norm.value, epsilon, scratch.normed,
@@ -110,7 +113,7 @@ void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor&
 void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor& rope_angles,
                     const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
                     const Tensor& gradient) {
-  const Matrices matrices(w, scratch.memory.between);
+  const Matrices matrices(w, scratch.memory.between());
   // Through the MLP. `gradient` passes the addition unchanged and grows by the MLP's share.
   const Tensor mlp_gradient = between_operations(gradient, scratch.memory);
   linear_backward_input(mlp_gradient, matrices.down, scratch.hidden);

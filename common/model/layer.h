@@ -5,18 +5,21 @@
 
 #include "common/model/config.h"
 #include "common/model/weights.h"
+#include "common/tensor/accelerator.h"
 #include "common/tensor/tensor.h"
 
 namespace lab {
 
-/// Where a layer keeps its numbers, and as what. `between`: the type of what passes from one
-/// operation of a layer to the next; what layers add to, sums and all that belongs to weights is
-/// float32.
+/// Where a layer keeps its numbers, and how it computes with them.
 struct LayerMemory {
   Device device = Device::kCpu;
-  ElementType between = ElementType::kFloat32;
+  Precision precision = Precision::kFloat32;
 
-  bool rounds() const { return between != ElementType::kFloat32; }
+  /// Whether what passes from one operation of a layer to the next is bfloat16. What layers add to,
+  /// sums and all that belongs to weights is float32.
+  bool rounds() const { return precision == Precision::kBfloat16; }
+  ElementType between() const { return rounds() ? ElementType::kBfloat16 : ElementType::kFloat32; }
+
   bool operator==(const LayerMemory&) const = default;
 };
 

@@ -92,9 +92,13 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
     state = std::move(idle.back());
     idle.pop_back();
   }
-  // What is in flight expects the weights to stay as they are.
+  // While a microbatch is in flight the weights stay as they are; once gradients were zeroed, a
+  // step has gone by, even if somebody forgot a microbatch.
   const auto rounds = [](const auto& entry) { return entry.second->memory.rounds(); };
-  if (state->memory.rounds() && std::ranges::none_of(in_flight, rounds)) weights.round();
+  if (state->memory.rounds() && (rounded_is_old || std::ranges::none_of(in_flight, rounds))) {
+    weights.round();
+    rounded_is_old = false;
+  }
   active_bytes += state->bytes;
   peak_bytes = std::max(peak_bytes, active_bytes);
   return *(in_flight[microbatch] = std::move(state));
@@ -116,8 +120,8 @@ void LlamaStage::Impl::recycle(std::unique_ptr<InFlight> state) {
 }
 
 LayerMemory LlamaStage::Impl::memory() const {
-  const bool rounds = device == Device::kCuda && accelerator().precision() == Precision::kBfloat16;
-  return {.device = device, .between = rounds ? ElementType::kBfloat16 : ElementType::kFloat32};
+  if (device == Device::kCpu) return {};
+  return {.device = device, .precision = accelerator().precision()};
 }
 
 void LlamaStage::Impl::fit_scratch(InFlight& state) {
@@ -132,9 +136,11 @@ void LlamaStage::Impl::fit_scratch(InFlight& state) {
   state.backward = {};
 }
 
-void LlamaStage::Impl::run(RecordedPass& pass, const std::function<void()>& work) const {
-  // The first time, libraries load their kernels, which cannot be recorded.
-  if (device == Device::kCpu || pass.uses++ == 0) {
+void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
+                           const std::function<void()>& work) const {
+  // The first time, libraries load their kernels, which cannot be recorded. Nor is a pass in
+  // another precision than the microbatch began with: it would be repeated for others.
+  if (device == Device::kCpu || state.memory != memory() || pass.uses++ == 0) {
     work();
   } else {
     if (pass.work == nullptr) pass.work = accelerator().record(work);
@@ -146,7 +152,7 @@ void LlamaStage::Impl::run(RecordedPass& pass, const std::function<void()>& work
 
 Tensor LlamaStage::Impl::forward(InFlight& state) {
   fit_scratch(state);
-  run(state.forward, [&] {
+  run(state, state.forward, [&] {
     if (span.embeds)
       embedding_forward(state.tokens.tokens(), weights.embedding.value, state.hidden[0]);
     const LayerShape shape{config, state.batch, state.length};
@@ -156,7 +162,7 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
     if (!span.has_head) return;
     rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
                     state.inverse_rms);
-    linear_forward(scratch->normed, weights.head.operand(state.memory.between), state.logits);
+    linear_forward(scratch->normed, weights.head.operand(state.memory.between()), state.logits);
   });
   if (span.has_head) return state.logits;
   return state.hidden.back().view({state.batch, state.length, config.dim});
@@ -167,7 +173,7 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
   const Tensor rounded = between_operations(logits_gradient, state.memory);
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
   linear_backward_weight(rounded, scratch->normed, weights.head.gradient);
-  linear_backward_input(rounded, weights.head.operand(state.memory.between),
+  linear_backward_input(rounded, weights.head.operand(state.memory.between()),
                         scratch->normed_gradient);
   gradient.fill(0.0F);
   rmsnorm_backward(scratch->normed_gradient, state.hidden.back(), weights.norm.value,
@@ -196,7 +202,7 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
     logits_gradient = state.logits;
   }
 
-  run(state.backward, [&] {
+  run(state, state.backward, [&] {
     if (span.has_head) head_backward(state, logits_gradient, gradient);
     layers_backward(state, gradient);
     if (span.embeds)
@@ -265,6 +271,7 @@ Tensor LlamaStage::gradients() const {
 }
 
 void LlamaStage::zero_gradients() {
+  impl_->rounded_is_old = true;
   impl_->weights.gradients.fill(0.0F);
   if (impl_->weights.tied_here) impl_->weights.head.gradient.fill(0.0F);
 }

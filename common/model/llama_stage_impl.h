@@ -62,8 +62,9 @@ struct LlamaStage::Impl {
   LayerMemory memory() const;
   /// Makes `scratch` fit a microbatch.
   void fit_scratch(InFlight& state);
-  /// On a GPU, records `work` at its second use and from then on repeats the recording.
-  void run(RecordedPass& pass, const std::function<void()>& work) const;
+  /// On a GPU, records `work` at its second use and from then on repeats the recording. A pass of
+  /// this microbatch.
+  void run(const InFlight& state, RecordedPass& pass, const std::function<void()>& work) const;
   /// From tokens, or else from state.hidden[0] on.
   Tensor forward(InFlight& state);
   /// Gradient [B, T, C] of the stage's input from that of its output; undefined if it embeds.
@@ -76,6 +77,7 @@ struct LlamaStage::Impl {
   StageSpan span;
   Device device;
   Weights weights;
+  bool rounded_is_old = true;  // those of the weights
   Tensor rope_angles;
   std::map<int, std::unique_ptr<InFlight>> in_flight;
   std::vector<std::unique_ptr<InFlight>> idle;  // all of one shape

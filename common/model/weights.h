@@ -35,7 +35,8 @@ struct LayerWeights {
 };
 
 /// All weights of a stage: views of two flat buffers, values and gradients. Matrices start at
-/// multiples of 256 bytes, so that the same arithmetic gives the same bits in every stage.
+/// multiples of 256 bytes (rounded ones of 128), so that the same arithmetic gives the same bits in
+/// every stage.
 struct Weights {
   Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed);
 

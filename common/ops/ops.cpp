@@ -1,6 +1,8 @@
 // Checks shapes and hands over to the device's kernels.
 #include "common/ops/ops.h"
 
+#include <fmt/ranges.h>  // shapes in messages, made only if they are needed
+
 #include <cmath>
 #include <initializer_list>
 
@@ -25,12 +27,12 @@ const Kernels& kernels_for(const char* what, std::initializer_list<const Tensor*
 void check_matrix(const char* what, const Tensor& t, int64_t rows, int64_t columns) {
   require(t.defined() && t.row_count() == rows && t.size(-1) == columns,
           "{}: expected {} rows of {} elements, got a tensor of shape {}", what, rows, columns,
-          to_string(t.shape()));
+          t.shape());
 }
 
 void check_vector(const char* what, const Tensor& t, int64_t count) {
   require(t.defined() && t.numel() == count && t.is_contiguous(),
-          "{}: expected {} elements, got a tensor of shape {}", what, count, to_string(t.shape()));
+          "{}: expected {} elements, got a tensor of shape {}", what, count, t.shape());
 }
 
 }  // namespace
@@ -123,7 +125,7 @@ void rope(const Tensor& x, const Tensor& table, int64_t length, int64_t first_po
               first_position + length <= positions,
           "rope: positions [{}, {}) of heads of width {} do not fit a tensor of shape {} and a "
           "table of {} positions",
-          first_position, first_position + length, width, to_string(x.shape()), positions);
+          first_position, first_position + length, width, x.shape(), positions);
   kernels_for("rope", {&x, &table}).rope(x, table, length, first_position, rotation);
 }
 

@@ -8,7 +8,7 @@
 //
 // Tensors hold float32. On a GPU, matrices of activations and of their gradients may hold bfloat16:
 // any of linear layers, y and dy of RMSNorm, x of rope, all of attention or none, all of SwiGLU or
-// none. Sums are float32 in any case.
+// none. Sums are made in float32 in any case, and rounded when they are done.
 #pragma once
 
 #include <cstdint>

@@ -159,9 +159,9 @@ class Estimator {
 
 }  // namespace
 
-Precision float32_precision() { return {}; }
+NumberFormat float32_precision() { return {}; }
 
-Precision mixed_precision() {
+NumberFormat mixed_precision() {
   return {.name = "mixed", .value = 2, .gradient = 4, .parameter = 18, .update = 38};
 }
 

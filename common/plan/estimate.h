@@ -12,7 +12,7 @@
 namespace lab {
 
 /// Bytes of numbers. Parameters: weight + gradient + Adam's two moments, and whatever copies.
-struct Precision {
+struct NumberFormat {
   std::string name = "float32";
   double value = 4;       // an activation, also as a message
   double gradient = 4;    // of a parameter, also in an all-reduce
@@ -23,9 +23,10 @@ struct Precision {
 /// float32: 4 + 4 + 8 bytes a parameter; an update reads four numbers and writes three, the norm
 /// and the zeroing take a pass each. Mixed: bfloat16 values, gradients added up in float32, a
 /// float32 copy of the weights: 2 + 4 + 4 + 8 = 18 bytes (Narayanan et al. (2021); with bfloat16
-/// gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1).
-Precision float32_precision();
-Precision mixed_precision();
+/// gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1). It is not --precision bfloat16 of
+/// this workbook, which keeps what layers add to, and messages, in float32.
+NumberFormat float32_precision();
+NumberFormat mixed_precision();
 
 /// What is to be trained. A step has `batch` sequences of `length` tokens, however they are shared
 /// out.
@@ -33,7 +34,7 @@ struct Training {
   LlamaConfig model;
   int64_t length = 256;  // tokens of a sequence
   int64_t batch = 12;    // sequences of a step, all ranks together
-  Precision precision;
+  NumberFormat precision;
   PassOrder order = PassOrder::kOneFOneB;
   bool recompute = false;  // layers' activations
 

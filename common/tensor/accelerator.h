@@ -80,7 +80,9 @@ class Accelerator {
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
 
   /// At first kFloat32. What was recorded before keeps the precision that it was recorded with.
+  /// Throws Error for one that the GPU does not support.
   virtual void set_precision(Precision precision) = 0;
+  virtual bool supports(Precision precision) const = 0;
   virtual Precision precision() const = 0;
 
   virtual const Kernels& kernels() const = 0;

@@ -1,5 +1,6 @@
 #include "common/tensor/tensor.h"
 
+#include <fmt/ranges.h>  // shapes in messages, made only if they are needed
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,9 +20,9 @@ constexpr size_t kHugePage = size_t{2} << 20;
 int64_t product(const Shape& shape) {
   int64_t count = 1;
   for (int64_t extent : shape) {
-    require(extent >= 0, "tensor of shape {}: an extent is negative", to_string(shape));
+    require(extent >= 0, "tensor of shape {}: an extent is negative", shape);
     require(!__builtin_mul_overflow(count, extent, &count), "tensor of shape {} is too large",
-            to_string(shape));
+            shape);
   }
   return count;
 }
@@ -84,7 +85,7 @@ Tensor Tensor::with_memory(Shape shape, Device device, ElementType type, bool pi
   require(device == Device::kCuda || type == ElementType::kFloat32,
           "a tensor of bfloat16 in the CPU's memory: only GPUs have them");
   const int64_t count = product(shape);
-  require(count <= INT64_MAX / 8, "tensor of shape {} is too large", to_string(shape));
+  require(count <= INT64_MAX / 8, "tensor of shape {} is too large", shape);
   Tensor tensor;
   const size_t element_size = type == ElementType::kFloat32 ? 4 : 2;
   const size_t bytes = static_cast<size_t>(std::max<int64_t>(count, 1)) * element_size;
@@ -103,7 +104,7 @@ Tensor Tensor::zeros(Shape shape, Device device) {
 Tensor Tensor::from(std::span<const float> values, Shape shape) {
   Tensor tensor = empty(std::move(shape));
   require(static_cast<int64_t>(values.size()) == tensor.numel(),
-          "{} values do not fill a tensor of shape {}", values.size(), to_string(tensor.shape()));
+          "{} values do not fill a tensor of shape {}", values.size(), tensor.shape());
   std::copy(values.begin(), values.end(), tensor.data());
   return tensor;
 }
@@ -118,8 +119,7 @@ ElementType Tensor::type() const { return storage_ ? storage_->type : ElementTyp
 
 int64_t Tensor::size(int d) const {
   const int index = d < 0 ? d + dims() : d;
-  require(index >= 0 && index < dims(), "dimension {} of a tensor of shape {}", d,
-          to_string(shape_));
+  require(index >= 0 && index < dims(), "dimension {} of a tensor of shape {}", d, shape_);
   return shape_[static_cast<size_t>(index)];
 }
 
@@ -129,7 +129,7 @@ float* Tensor::data() const {
   require(type() == ElementType::kFloat32,
           "a tensor of shape {} holds bfloat16 where float32 is needed: make a float32 tensor and "
           "copy_from it",
-          to_string(shape_));
+          shape_);
   return static_cast<float*>(address());
 }
 
@@ -157,12 +157,11 @@ bool Tensor::is_contiguous() const {
 }
 
 Tensor Tensor::view(Shape shape) const {
-  require(is_contiguous(), "view of a tensor of shape {} that is not contiguous",
-          to_string(shape_));
+  require(is_contiguous(), "view of a tensor of shape {} that is not contiguous", shape_);
   require(!shape.empty() && product(shape) == numel(),
           "view of shape {} as {}: the number of "
           "elements differs",
-          to_string(shape_), to_string(shape));
+          shape_, shape);
   Tensor result = *this;
   result.row_stride_ = shape.back();
   result.shape_ = std::move(shape);
@@ -171,7 +170,7 @@ Tensor Tensor::view(Shape shape) const {
 
 Tensor Tensor::rows(int64_t first, int64_t last) const {
   require(dims() >= 1 && 0 <= first && first <= last && last <= size(0),
-          "rows [{}, {}) of a tensor of shape {}", first, last, to_string(shape_));
+          "rows [{}, {}) of a tensor of shape {}", first, last, shape_);
   Tensor result = *this;
   if (dims() == 1) return columns(first, last);
   result.shape_[0] = 1;
@@ -182,7 +181,7 @@ Tensor Tensor::rows(int64_t first, int64_t last) const {
 
 Tensor Tensor::columns(int64_t first, int64_t last) const {
   require(dims() >= 1 && 0 <= first && first <= last && last <= size(-1),
-          "columns [{}, {}) of a tensor of shape {}", first, last, to_string(shape_));
+          "columns [{}, {}) of a tensor of shape {}", first, last, shape_);
   Tensor result = *this;
   result.offset_ += first;
   result.shape_.back() = last - first;
@@ -221,7 +220,7 @@ void Tensor::fill(float value) const {
 
 void Tensor::copy_from(const Tensor& source) const {
   require(shape_ == source.shape_, "copy of a tensor of shape {} into one of shape {}",
-          to_string(source.shape_), to_string(shape_));
+          source.shape_, shape_);
   if (numel() == 0) return;
   const int64_t length = shape_.back();
   if (device() == Device::kCpu && source.device() == Device::kCpu) {

@@ -47,7 +47,7 @@ std::vector<LinearLayer> linear_layers(const LlamaConfig& config, int64_t rows);
 /// GFLOP/s of matrix products [size, size] x [size, size] on the device, of which several follow
 /// each other without a wait in between: the best of a few repeats, the practical peak of a GPU in
 /// the precision that is set when this is made. Operands are rounded to it once, outside of the
-/// times; a step rounds its own each time, and that counts against it.
+/// times; a step rounds weights and some gradients, and that counts against it.
 class SquareProduct {
  public:
   SquareProduct(int64_t size, Device device);

@@ -20,6 +20,7 @@
 
 #include <cmath>
 
+#include "common/cuda/cuda_accelerator.h"
 #include "common/tensor/error.h"
 #include "tests/cuda/bfloat16_attention.h"
 #include "tests/cuda/cuda_test.h"
@@ -68,10 +69,7 @@ std::vector<Case> cases() {
   return result;
 }
 
-class AttentionBfloat16 : public OnGpu<testing::TestWithParam<Case>> {};
-
-TEST_P(AttentionBfloat16, AgreesWithTheCpuAndWithItself) {
-  const auto& [shape, place] = GetParam();
+void expect_agreement(const AttentionShape& shape, const Placement& place) {
   const AttentionInputs in(shape, place);
   const AttentionColumns at(shape, place);
   const AttentionResults actual = attention_on_gpu(in);
@@ -98,11 +96,25 @@ TEST_P(AttentionBfloat16, AgreesWithTheCpuAndWithItself) {
   expect_same_bits(actual.all(), attention_on_gpu(in).all(), "in two runs");
 }
 
+class AttentionBfloat16 : public OnBfloat16Gpu<testing::TestWithParam<Case>> {};
+
+TEST_P(AttentionBfloat16, AgreesWithTheCpuAndWithItself) {
+  expect_agreement(GetParam().shape, GetParam().place);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, AttentionBfloat16, testing::ValuesIn(cases()), [](const auto& each) {
   return name_of(each.param.shape, each.param.place);
 });
 
-class AttentionBfloat16OnGpu : public CudaTest {};
+class AttentionBfloat16OnGpu : public OnBfloat16Gpu<testing::Test> {};
+
+// On a large GPU, only many sequences make so many blocks that they need not be small.
+TEST_F(AttentionBfloat16OnGpu, AgreesInLargeBlocks) {
+  const int64_t multiprocessors = cuda::cuda_accelerator().context().multiprocessors();
+  const int64_t batch = (multiprocessors + 1) / 2;  // of 2 tiles and 2 heads of keys
+  for (const int64_t head_dim : {16, 32, 48, 64, 128})
+    expect_agreement({batch, 65, 65, 4, 2, head_dim}, {"dense", 0, 0});
+}
 
 // Scores of hundreds: without subtracting the largest one, exponentials overflow.
 TEST_F(AttentionBfloat16OnGpu, TakesLargeScores) {
@@ -114,8 +126,9 @@ TEST_F(AttentionBfloat16OnGpu, TakesLargeScores) {
   expect_near(actual.gradients, to_doubles(expected.gradients), kTolerance, "gradients");
 }
 
-// What a query must not see is not multiplied by 0 but left out: NaN times 0 would be NaN.
-TEST_F(AttentionBfloat16OnGpu, NeverLooksAtLaterKeys) {
+// Scores of keys that a query must not see do not count, whatever they are. Their values are
+// multiplied by 0, and so may be anything but infinite.
+TEST_F(AttentionBfloat16OnGpu, LaterKeysDoNotCount) {
   for (const int64_t later : {1, 16, 40, 64, 100}) {
     AttentionInputs in({2, 130, 130, 2, 2, 16}, {"dense", 0, 0});
     const AttentionColumns at(in.shape, in.place);
@@ -123,6 +136,7 @@ TEST_F(AttentionBfloat16OnGpu, NeverLooksAtLaterKeys) {
     for (int64_t b = 0; b < in.shape.batch; ++b) {
       const Tensor rows = in.queries.rows(b * in.shape.queries + later, (b + 1) * in.shape.queries);
       rows.columns(at.k, at.v).fill(NAN);
+      rows.columns(at.v, at.v_end).fill(0x1p120F);
     }
     const AttentionResults dirty = attention_on_gpu(in);
     for (int64_t b = 0; b < in.shape.batch; ++b) {
@@ -131,6 +145,29 @@ TEST_F(AttentionBfloat16OnGpu, NeverLooksAtLaterKeys) {
                        "queries before " + std::to_string(later));
       EXPECT_TRUE(std::isnan(to_doubles(dirty.y.rows(first + later, first + later + 1))[0]));
     }
+  }
+}
+
+// Likewise backwards: gradients of queries do not depend on later keys and values, nor those of
+// keys and values on earlier queries.
+TEST_F(AttentionBfloat16OnGpu, GradientsKeepTheOrderOfTime) {
+  constexpr int64_t kLength = 130;
+  for (const int64_t border : {16, 40, 64}) {
+    AttentionInputs in({1, kLength, kLength, 2, 1, 16}, {"dense", 0, 0});
+    const AttentionColumns at(in.shape, in.place);
+    const AttentionResults clean = attention_on_gpu(in);
+    in.queries.rows(border, kLength).columns(at.k, at.v_end).fill(3.0F);
+    const AttentionResults other_keys = attention_on_gpu(in);
+    expect_same_bits({clean.gradients.rows(0, border).columns(at.q, at.q_end).clone()},
+                     {other_keys.gradients.rows(0, border).columns(at.q, at.q_end).clone()}, "dq");
+    in = AttentionInputs(in.shape, in.place);
+    in.queries.rows(0, border).columns(at.q, at.q_end).fill(3.0F);
+    in.dy.rows(0, border).fill(5.0F);
+    const AttentionResults other_queries = attention_on_gpu(in);
+    const auto of_keys = [&](const AttentionResults& results) {
+      return results.gradients.rows(border, kLength).columns(at.k, at.v_end).clone();
+    };
+    expect_same_bits({of_keys(clean)}, {of_keys(other_queries)}, "dk and dv");
   }
 }
 

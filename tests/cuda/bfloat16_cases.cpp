@@ -133,6 +133,7 @@ std::vector<OpCase> bfloat16_cases() {
     cases.push_back(rmsnorm_backward_case(200, 36, place));  // several slabs
     for (const int64_t head_dim : {2, 6, 8, 48}) cases.push_back(rope_case(3, head_dim, place));
   }
+  for (OpCase& each : cases) each.needs = Precision::kBfloat16;
   return cases;
 }
 

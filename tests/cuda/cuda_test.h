@@ -23,6 +23,21 @@ class OnGpu : public Base {
 };
 using CudaTest = OnGpu<testing::Test>;
 
+/// Skips also where the GPU has no bfloat16. Computes in float32 again at the end, for the tests
+/// that follow.
+template <typename Base>
+class OnBfloat16Gpu : public OnGpu<Base> {
+ protected:
+  void SetUp() override {
+    OnGpu<Base>::SetUp();
+    if (!this->IsSkipped() && !accelerator().supports(Precision::kBfloat16))
+      GTEST_SKIP() << "bfloat16 needs a GPU of compute capability 8.0 or newer";
+  }
+  void TearDown() override {
+    if (accelerator_support().count > 0) accelerator().set_precision(Precision::kFloat32);
+  }
+};
+
 inline std::vector<Tensor> on_cpu(std::vector<Tensor> tensors) {
   for (Tensor& tensor : tensors) tensor = tensor.to(Device::kCpu);
   return tensors;

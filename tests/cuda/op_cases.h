@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/tensor/accelerator.h"
 #include "common/tensor/tensor.h"
 #include "tests/common/numeric.h"
 
@@ -21,6 +22,7 @@ struct OpCase {
   std::function<std::vector<Tensor>(Device device)> run;
   /// Of the GPU's results against the CPU's, relative to the largest element.
   double tolerance;
+  Precision needs = Precision::kFloat32;  // what a GPU must support
 };
 
 /// How GoogleTest names a case in messages.

@@ -11,12 +11,8 @@ namespace {
 using test::random_tensor;
 using test::to_doubles;
 
-/// Back to float32 at the end, for the tests that follow.
-class PrecisionOnGpu : public test::CudaTest {
+class PrecisionOnGpu : public test::OnBfloat16Gpu<testing::Test> {
  protected:
-  void TearDown() override {
-    if (accelerator_support().count > 0) accelerator().set_precision(Precision::kFloat32);
-  }
   /// The largest error of a product, relative to its largest element.
   static double error(Precision precision, int64_t left) {
     accelerator().set_precision(precision);

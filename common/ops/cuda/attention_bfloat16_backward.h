@@ -30,8 +30,8 @@ struct BackwardTiles {
   static constexpr int kN = kPass / kQuarter;
   static constexpr int kThreads = kWarps * kWarp;
   static_assert(kPass <= kThreads);
-  /// Blocks that a multiprocessor must have registers for; 0: the compiler decides. Here it would
-  /// try for one more, and pay with registers moved to memory.
+  /// Blocks that a multiprocessor must have registers for; 0: the compiler decides. Where there is
+  /// a number, nvcc 13 would try for one more (sm_90), and pay with registers moved to memory.
   static constexpr int kAtOnce = (kHeadDim == 16                     ? 4
                                   : kHeadDim == 48 || kHeadDim == 64 ? 2
                                                                      : 0) *

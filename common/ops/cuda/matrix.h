@@ -1,9 +1,10 @@
 // Matrices in GPU memory, and how kernels read and write them.
 //
-// Elements are float or bfloat16. They are read as float and written from float, through the
-// functions here alone: a kernel's arithmetic is the same for both. Kernels move kWidth neighbours
-// at a time (a pack): 4 floats are one 16-byte access, which is what memory likes best; where rows
-// do not start at multiples of a pack, the same kernel runs with packs of 1.
+// Elements are float or bfloat16. Kernels read them as float and write them from float, through the
+// functions here alone, so that their arithmetic is the same for both (but for tensor cores, which
+// take bfloat16 itself). They move kWidth neighbours at a time (a pack): 4 floats are one 16-byte
+// access, which is what memory likes best; where rows do not start at multiples of a pack, the same
+// kernel runs with packs of 1.
 #pragma once
 
 #include <cuda_bf16.h>
