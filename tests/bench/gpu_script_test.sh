@@ -117,7 +117,7 @@ gpu 1 --quick
 while read -r line; do recorded "$line"; done <<'EOF'
 | command | `./workbook gpu --quick` |
 | GPU | 1 x Stand-in, 1 MiB |
-in time: tests racecheck-ops_cuda step-large-float32 step-large-tf32 step-large-bfloat16.
+in time: tests racecheck-ops_cuda racecheck-attention_bfloat16_cuda step-large-float32 step-large-tf32 step-large-bfloat16.
 | gpu | 1 | 1 | 0 |
 | lab01cuda | 0 | 0 | 1 |
 - gpu.bad: failed
@@ -150,7 +150,7 @@ stub build/student/bin/cuda_tests <<<'exit 6'
 gpu 0 --quick --only=step-seed-tf32
 recorded '| seed, 3 sequences | tf32 | 1.50'
 recorded 'Nothing failed'
-recorded '**Not run yet**: tests memcheck-ops_cuda racecheck-ops_cuda step-seed-float32'
+recorded '**Not run yet**: tests memcheck-ops_cuda racecheck-ops_cuda memcheck-attention_bfloat16_cuda'
 not_recorded '| large,'
 not_recorded 'compute-sanitizer'
 
