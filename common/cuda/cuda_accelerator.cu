@@ -3,7 +3,6 @@
 #include "common/cuda/check.h"
 #include "common/cuda/cuda_accelerator.h"
 #include "common/cuda/recorded_graph.h"
-#include "common/ops/cuda/bfloat16.h"
 #include "common/ops/cuda/elementwise.h"
 #include "common/tensor/error.h"
 
@@ -103,7 +102,10 @@ void CudaAccelerator::fill(float* data, int64_t rows, int64_t columns, int64_t r
 
 void CudaAccelerator::convert(const Tensor& from, const Tensor& to) {
   context_.activate();
-  cuda::convert(context_, from, to);
+  if (to.type() == ElementType::kBfloat16)
+    cuda::convert(context_, matrix(from), matrix<__nv_bfloat16>(to));
+  else
+    cuda::convert(context_, matrix<__nv_bfloat16>(from), matrix(to));
 }
 
 void CudaAccelerator::synchronize() {

@@ -150,7 +150,7 @@ stub build/student/bin/cuda_tests <<<'exit 6'
 gpu 0 --quick --only=step-seed-tf32
 recorded '| seed, 3 sequences | tf32 | 1.50'
 recorded 'Nothing failed'
-recorded '**Not run yet**: tests memcheck-ops_cuda racecheck-ops_cuda memcheck-attention_bfloat16_cuda'
+recorded '**Not run yet**: tests memcheck-ops_cuda racecheck-ops_cuda memcheck-attention_bfloat16_cuda racecheck-attention_bfloat16_cuda step-seed-float32'
 not_recorded '| large,'
 not_recorded 'compute-sanitizer'
 

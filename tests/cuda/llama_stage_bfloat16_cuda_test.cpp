@@ -47,7 +47,7 @@ double distance(const Tensor& actual, const Tensor& expected) {
   return std::sqrt(difference / length);
 }
 
-/// Far from each other's in no parameter. For these models the distance was at most 0.06: rounding
+/// For each parameter. With these models the distance was at most 0.06: rounding
 /// is 2^-8 of each number, some numbers nearly cancel, and errors grow from layer to layer.
 void expect_near_gradients(const LlamaStage& on_gpu, const LlamaStage& on_cpu,
                            const std::string& what) {

@@ -18,9 +18,9 @@ namespace {
 
 struct Arguments {
   AttentionShape shape;
-  Matrix dy, q, k, v, y;
+  Matrix dy, q, k, v;
   const float* logsumexp;
-  float* delta;  // as logsumexp
+  const float* delta;  // as logsumexp
   Matrix dq, dk, dv;
   bool packs;
 };
@@ -58,25 +58,6 @@ struct SharedTiles {
 /// A probability from its score before scaling, and from the query's logsumexp times log2(e).
 __device__ float probability(float score, float factor, float logsumexp2, bool seen) {
   return seen ? exp2f(score * factor - logsumexp2) : 0.0F;
-}
-
-__device__ float score_factor(const AttentionShape& s) {
-  return 1.0F / sqrtf(static_cast<float>(s.head_dim));
-}
-
-/// delta: one warp per query and head.
-__global__ void attention_delta_kernel(Arguments a) {
-  const AttentionShape& s = a.shape;
-  const int64_t index = row_of_warp();  // in [batch, heads, queries]
-  if (index >= s.batch * s.heads * s.queries) return;
-  const int64_t row = index / (s.heads * s.queries) * s.queries + index % s.queries;
-  const int64_t column = index / s.queries % s.heads * s.head_dim;
-  const float* dy = a.dy.row(row) + column;
-  const float* y = a.y.row(row) + column;
-  float sum = 0.0F;
-  for (int64_t d = threadIdx.x; d < s.head_dim; d += kWarp) sum += dy[d] * y[d];
-  sum = warp_sum(sum);
-  if (threadIdx.x == 0) a.delta[index] = sum;
 }
 
 /// Rows of the products are keys, columns are queries. Queries behind the last one are rows of
@@ -214,8 +195,9 @@ void attention_backward(const Context& context, const AttentionShape& shape, con
   if (rows == 0) return;
   const bool packs = packs_fit_all(dy, q, k, v, y, dq, dk, dv) && shape.head_dim % kWidest == 0;
   const Scratch<float> delta(context, static_cast<size_t>(rows));
-  const Arguments arguments{shape, dy, q, k, v, y, logsumexp, delta.data(), dq, dk, dv, packs};
-  launch(attention_delta_kernel, row_grid(rows), row_block(), context.stream(), arguments);
+  const Arguments arguments{shape, dy, q, k, v, logsumexp, delta.data(), dq, dk, dv, packs};
+  launch(attention_delta_kernel<float>, row_grid(rows), row_block(), context.stream(), shape, dy, y,
+         delta.data());
   with_head_dim(shape.head_dim, [&]<int kHeadDim>() {
     using Size = Tiles<kHeadDim>;
     const int64_t tiles = (shape.queries + Size::kStay - 1) / Size::kStay;

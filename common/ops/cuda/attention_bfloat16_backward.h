@@ -1,8 +1,6 @@
 // What the kernels of the backward pass of attention in bfloat16 share: arguments and tiles.
 #pragma once
 
-#include <cmath>
-
 #include "common/cuda/context.h"
 #include "common/cuda/dynamic_shared.h"
 #include "common/ops/cuda/attention.h"
@@ -12,9 +10,9 @@ namespace lab::cuda {
 
 struct BackwardArguments {
   AttentionShape shape;
-  Bfloat16Matrix dy, q, k, v, y;
+  Bfloat16Matrix dy, q, k, v;
   const float* logsumexp;
-  float* delta;  // as logsumexp
+  const float* delta;  // as logsumexp
   Bfloat16Matrix dq, dk, dv;
   bool packs;
 };
@@ -59,10 +57,6 @@ struct BackwardTiles {
     return tile + warp() * kBlock * kPitch;
   }
 };
-
-__device__ inline float score_factor(const AttentionShape& s) {
-  return 1.0F / sqrtf(static_cast<float>(s.head_dim));
-}
 
 /// dK and dV; needs delta.
 void attention_dk_dv(const Context& context, const BackwardArguments& arguments);

@@ -102,25 +102,16 @@ __global__ void __launch_bounds__(BackwardTiles<kHeadDim, kWarps>::kThreads,
   store_rows<kHeadDim>(dv, {1.0F, 1.0F}, space, head(a.dv, kv_head), warp_key);
 }
 
-template <int kHeadDim, int kWarps>
-void launch_dk_dv(const Context& context, const BackwardArguments& arguments) {
-  using T = BackwardTiles<kHeadDim, kWarps>;
-  const AttentionShape& s = arguments.shape;
-  const int64_t blocks = blocks_for(s.queries, T::kStay) * s.batch * s.kv_heads;
-  launch(attention_dk_dv_bfloat16_kernel<kHeadDim, kWarps>, blocks_for(blocks, 1), T::kThreads,
-         context.stream(), DynamicShared{T::shared_bytes()}, arguments);
-}
-
 }  // namespace
 
 void attention_dk_dv(const Context& context, const BackwardArguments& arguments) {
   const AttentionShape& s = arguments.shape;
-  const bool small = needs_small_blocks(context, s.queries, s.batch * s.kv_heads);
-  with_head_dim(s.head_dim, [&]<int kHeadDim>() {
-    if (small)
-      launch_dk_dv<kHeadDim, 2>(context, arguments);
-    else
-      launch_dk_dv<kHeadDim, 4>(context, arguments);
+  const int64_t heads = s.batch * s.kv_heads;
+  with_block_size(context, s.queries, heads, s.head_dim, [&]<int kHeadDim, int kWarps>() {
+    using T = BackwardTiles<kHeadDim, kWarps>;
+    launch(attention_dk_dv_bfloat16_kernel<kHeadDim, kWarps>,
+           blocks_for(blocks_for(s.queries, T::kStay) * heads, 1), T::kThreads, context.stream(),
+           DynamicShared{T::shared_bytes()}, arguments);
   });
 }
 

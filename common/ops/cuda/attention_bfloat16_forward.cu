@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_forward_bfloat16_kern
   const int64_t all_keys = min(s.keys - s.queries + first_query + kTile, s.keys);
   const int64_t warp_query = first_query + warp() * kBlock;
   const int64_t visible = s.keys - s.queries + warp_query + 1;
-  const float factor = 1.0F / sqrtf(static_cast<float>(s.head_dim));
+  const float factor = score_factor(s);
 
   Rows(q, first_query).store(k_tile);
   __syncthreads();
@@ -147,15 +147,6 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_forward_bfloat16_kern
                        warp_query);
 }
 
-template <int kHeadDim, int kWarps>
-void launch_forward(const Context& context, const Arguments& arguments) {
-  const AttentionShape& s = arguments.shape;
-  const int64_t tiles = blocks_for(s.queries, kRows<kWarps>);
-  launch(attention_forward_bfloat16_kernel<kHeadDim, kWarps>,
-         blocks_for(tiles * s.batch * s.heads, 1), kWarps * kWarp, context.stream(),
-         DynamicShared{shared_bytes<kHeadDim, kWarps>()}, arguments);
-}
-
 }  // namespace
 
 void attention_forward(const Context& context, const AttentionShape& shape, const Bfloat16Matrix& q,
@@ -163,12 +154,11 @@ void attention_forward(const Context& context, const AttentionShape& shape, cons
                        float* logsumexp) {
   const bool packs = eights_fit(shape.head_dim, q, k, v, y);
   const Arguments arguments{shape, q, k, v, y, logsumexp, packs};
-  const bool small = needs_small_blocks(context, shape.queries, shape.batch * shape.heads);
-  with_head_dim(shape.head_dim, [&]<int kHeadDim>() {
-    if (small)
-      launch_forward<kHeadDim, 2>(context, arguments);
-    else
-      launch_forward<kHeadDim, 4>(context, arguments);
+  const int64_t heads = shape.batch * shape.heads;
+  with_block_size(context, shape.queries, heads, shape.head_dim, [&]<int kHeadDim, int kWarps>() {
+    launch(attention_forward_bfloat16_kernel<kHeadDim, kWarps>,
+           blocks_for(blocks_for(shape.queries, kRows<kWarps>) * heads, 1), kWarps * kWarp,
+           context.stream(), DynamicShared{shared_bytes<kHeadDim, kWarps>()}, arguments);
   });
 }
 

@@ -150,9 +150,18 @@ __device__ void store_rows(const float (&sum)[kHeadDim / kQuarter][kNumbers],
   store_tile<kBlock, kHeadDim>(space, head, first);
 }
 
-/// Whether blocks of 4 warps, 64 rows of a head, would be so few that half the GPU waits.
-inline bool needs_small_blocks(const Context& context, int64_t rows, int64_t heads) {
-  return blocks_for(rows, 4 * kBlock) * heads < 2 * context.multiprocessors();
+/// Calls run.operator()<kHeadDim, kWarps>() for `heads` heads of `rows` rows each, which blocks
+/// share out. These have 4 warps, 64 rows; or 2 where they would be so few that half the GPU waits.
+template <typename Run>
+void with_block_size(const Context& context, int64_t rows, int64_t heads, int64_t head_dim,
+                     const Run& run) {
+  const bool small = blocks_for(rows, 4 * kBlock) * heads < 2 * context.multiprocessors();
+  with_head_dim(head_dim, [&]<int kHeadDim>() {
+    if (small)
+      run.template operator()<kHeadDim, 2>();
+    else
+      run.template operator()<kHeadDim, 4>();
+  });
 }
 
 }  // namespace lab::cuda

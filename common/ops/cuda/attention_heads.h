@@ -1,11 +1,14 @@
-// What all attention kernels share: where a head lies, how wide it is, and powers of two.
+// What all attention kernels share: where a head lies, how wide it is, factors, and delta.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "common/ops/cuda/matrix.h"
+#include "common/ops/cuda/row_warps.h"
+#include "common/ops/ops.h"
 #include "common/tensor/error.h"
 
 namespace lab::cuda {
@@ -26,6 +29,27 @@ template <typename T>
 __device__ HeadOf<T> head_of(const MatrixOf<T>& m, int64_t sequence, int64_t head, int64_t length,
                              int64_t dim, bool packs) {
   return {m.row(sequence * length) + head * dim, length, m.stride, static_cast<int>(dim), packs};
+}
+
+/// What scores are multiplied by.
+__device__ inline float score_factor(const AttentionShape& s) {
+  return 1.0F / sqrtf(static_cast<float>(s.head_dim));
+}
+
+/// delta [batch, heads, queries], for the backward pass: the sum of dY Y over each row of a head.
+/// One warp per query and head.
+template <typename T>
+__global__ void attention_delta_kernel(AttentionShape s, MatrixOf<T> dy, MatrixOf<T> y,
+                                       float* delta) {
+  const int64_t index = row_of_warp();
+  if (index >= s.batch * s.heads * s.queries) return;
+  const int64_t row = index / (s.heads * s.queries) * s.queries + index % s.queries;
+  const int64_t column = index / s.queries % s.heads * s.head_dim;
+  float sum = 0.0F;
+  for (int64_t d = threadIdx.x; d < s.head_dim; d += kWarp)
+    sum += load<1>(dy.row(row) + column + d).v[0] * load<1>(y.row(row) + column + d).v[0];
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) delta[index] = sum;
 }
 
 /// e^x = 2^(x log2 e): the hardware has powers of two only.

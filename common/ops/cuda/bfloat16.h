@@ -1,4 +1,4 @@
-// Rounding to bfloat16, and back.
+// Operands of bfloat16, for tensor cores.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,6 @@
 #include "common/tensor/tensor.h"
 
 namespace lab::cuda {
-
-/// Copies the numbers of one tensor into another, of the same shape and another type of element.
-/// bfloat16 has float's exponent and 7 bits of mantissa; numbers are rounded to nearest.
-void convert(const Context& context, const Tensor& from, const Tensor& to);
 
 /// A tensor as tensor cores take it: itself, or a copy rounded to bfloat16, whose memory may be
 /// given back as soon as the product has been asked for.

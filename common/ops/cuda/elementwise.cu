@@ -1,4 +1,4 @@
-// y = value, x *= factor, y += factor x. Each element is read and written once and hardly computed
+// y = value, y = x, x *= factor, y += factor x. Each element is read and written once and hardly computed
 // on: memory sets the pace.
 //
 // Contiguous memory: each thread has one pack, neighbours have neighbouring packs; the thread at
@@ -16,6 +16,9 @@ struct Fill {
   float value;
   __device__ float operator()(float /*y*/, float /*x*/) const { return value; }
 };
+struct Copy {
+  __device__ float operator()(float /*y*/, float x) const { return x; }
+};
 struct Scale {
   float factor;
   __device__ float operator()(float y, float /*x*/) const { return y * factor; }
@@ -25,8 +28,8 @@ struct AddScaled {
   __device__ float operator()(float y, float x) const { return y + factor * x; }
 };
 
-template <int kWidth, bool kReadsX, bool kReadsY, typename Operation>
-__device__ void update(Operation operation, const float* x, float* y) {
+template <int kWidth, bool kReadsX, bool kReadsY, typename Operation, typename X, typename Y>
+__device__ void update(Operation operation, const X* x, Y* y) {
   Pack<kWidth> in{};
   Pack<kWidth> out{};
   if constexpr (kReadsX) in = load<kWidth>(x);
@@ -36,8 +39,8 @@ __device__ void update(Operation operation, const float* x, float* y) {
   store(y, out);
 }
 
-template <int kWidth, bool kReadsX, bool kReadsY, typename Operation>
-__global__ void linear_kernel(Operation operation, const float* x, float* y, int64_t count) {
+template <int kWidth, bool kReadsX, bool kReadsY, typename Operation, typename X, typename Y>
+__global__ void linear_kernel(Operation operation, const X* x, Y* y, int64_t count) {
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kWidth;
   if (first + kWidth <= count) {
     update<kWidth, kReadsX, kReadsY>(operation, x + first, y + first);
@@ -46,33 +49,33 @@ __global__ void linear_kernel(Operation operation, const float* x, float* y, int
   }
 }
 
-template <int kWidth, bool kReadsX, bool kReadsY, typename Operation>
-__global__ void rows_kernel(Operation operation, Matrix x, Matrix y) {
+template <int kWidth, bool kReadsX, bool kReadsY, typename Operation, typename X, typename Y>
+__global__ void rows_kernel(Operation operation, MatrixOf<X> x, MatrixOf<Y> y) {
   const int64_t n = row_of_warp();
   if (n >= y.rows) return;
   for (int64_t c = threadIdx.x * kWidth; c < y.columns; c += kWarp * kWidth)
     update<kWidth, kReadsX, kReadsY>(operation, x.row(n) + c, y.row(n) + c);
 }
 
-template <bool kReadsX, bool kReadsY, typename Operation>
-void run_linear(const Context& context, Operation operation, const float* x, float* y,
-                int64_t count) {
+template <bool kReadsX, bool kReadsY, typename Operation, typename X, typename Y>
+void run_linear(const Context& context, Operation operation, const X* x, Y* y, int64_t count) {
   const bool packs = packs_fit(x, kWidest, kWidest) && packs_fit(y, kWidest, kWidest);
-  const auto kernel = packs ? linear_kernel<kWidest, kReadsX, kReadsY, Operation>
-                            : linear_kernel<1, kReadsX, kReadsY, Operation>;
+  const auto kernel = packs ? linear_kernel<kWidest, kReadsX, kReadsY, Operation, X, Y>
+                            : linear_kernel<1, kReadsX, kReadsY, Operation, X, Y>;
   const int64_t per_block = kThreads * (packs ? kWidest : 1);
   launch(kernel, blocks_for(count, per_block), kThreads, context.stream(), operation, x, y, count);
 }
 
-template <bool kReadsX, bool kReadsY, typename Operation>
-void run_rows(const Context& context, Operation operation, const Matrix& x, const Matrix& y) {
-  const auto contiguous = [](const Matrix& m) { return m.stride == m.columns || m.rows <= 1; };
+template <bool kReadsX, bool kReadsY, typename Operation, typename X, typename Y>
+void run_rows(const Context& context, Operation operation, const MatrixOf<X>& x,
+              const MatrixOf<Y>& y) {
+  const auto contiguous = [](const auto& m) { return m.stride == m.columns || m.rows <= 1; };
   if (contiguous(x) && contiguous(y)) {
     run_linear<kReadsX, kReadsY>(context, operation, x.data, y.data, y.rows * y.columns);
     return;
   }
-  const auto kernel = packs_fit_all(x, y) ? rows_kernel<kWidest, kReadsX, kReadsY, Operation>
-                                          : rows_kernel<1, kReadsX, kReadsY, Operation>;
+  const auto kernel = packs_fit_all(x, y) ? rows_kernel<kWidest, kReadsX, kReadsY, Operation, X, Y>
+                                          : rows_kernel<1, kReadsX, kReadsY, Operation, X, Y>;
   launch(kernel, row_grid(y.rows), row_block(), context.stream(), operation, x, y);
 }
 
@@ -80,6 +83,14 @@ void run_rows(const Context& context, Operation operation, const Matrix& x, cons
 
 void fill(const Context& context, const Matrix& y, float value) {
   run_rows<false, false>(context, Fill{value}, y, y);
+}
+
+void convert(const Context& context, const Matrix& x, const Bfloat16Matrix& y) {
+  run_rows<true, false>(context, Copy{}, x, y);
+}
+
+void convert(const Context& context, const Bfloat16Matrix& x, const Matrix& y) {
+  run_rows<true, false>(context, Copy{}, x, y);
 }
 
 void scale(const Context& context, float* x, int64_t count, float factor) {
