@@ -1,14 +1,16 @@
 # add_lab(01 single_gpu): everything that labs/01_single_gpu needs to be built, run and graded.
 #
-# An *implementation* is one single_gpu.cpp: the student's, the solution's, a mutant's. Each is
-# compiled once (lab01_code_IMPLEMENTATION) and linked into the lab's programs:
-#   lab01_IMPLEMENTATION             the program of labs/01_single_gpu/main.cpp (student, solution)
-#   lab06_mine                       that of the student, with the student's earlier labs as well
-#   lab01_rank_IMPLEMENTATION        the rank program of tests/labs/01_single_gpu/rank.cpp
-#   lab01_rank_IMPLEMENTATION_given  the same with given*.cpp, if there is one: correct functions in
-#                                    the place of the implementation's weak ones
-#   ..._partly_given                 the same with partly_given*.cpp: of some of them, for a lab in
-#                                    which a function builds on another that builds on a third
+# An *implementation* is one single_gpu.cpp: the student's, the solution's, a mutant's. Each is a
+# shared object, implementations/lab01/NAME.so; for the student and the solution it is linked into
+# programs as well:
+#   lab01_student, lab01_solution   the program of labs/01_single_gpu/main.cpp
+#   lab06_mine                      that of the student, with the student's earlier labs as well
+#   lab01_rehearsal                 the same program, which takes its implementation from LD_PRELOAD:
+#                                   the last test of a lab
+#   lab01_ranks                     the rank program of the lab's tests (rank*.cpp), which loads any
+#                                   implementation (tests/grading/implementation.h)
+#   lab01_verdict                   the tests: all other files of tests/labs/01_single_gpu. Starts
+#                                   rank programs, judges what they return.
 # What follows BUILDS_ON are labs whose functions this one calls: add_lab(03 name BUILDS_ON 01 02).
 # They come from the solutions, for the tests and for the programs; in labNN_mine alone from the
 # student's own files.
@@ -16,21 +18,20 @@
 # add_lab(00 warmup UNGRADED) has the programs only.
 #
 # add_lab(01cuda kernels CUDA) is graded only: its implementation is kernels.cu, and no program of
-# its own shows it. Rank programs contain the emulation of CUDA (and emulated*.cpp of the lab's
-# tests). Where there is a CUDA Toolkit, those of the solution and the student also exist for a GPU,
-# with gpu*.cpp in the place of emulated*.cpp:
-#   lab01cuda_rank_IMPLEMENTATION_gpu   what LAB_TEST_DEVICE=cuda lets the verdict run
-# Without the emulation such a lab has no tests but those on a GPU.
+# its own shows it. The rank program contains the emulation of CUDA, and emulated*.cpp of the lab's
+# tests. Where there is a CUDA Toolkit, lab01cuda_ranks_gpu with gpu*.cpp in their place loads
+# implementations/lab01cuda/NAME_gpu.so, when LAB_TEST_DEVICE=cuda says so. Without the emulation
+# such a lab has no tests but those on a GPU.
 #
-# One verdict test, lab01_verdict, judges them all. Students' code is never part of the default
-# build, so a lab that does not compile stops nothing else; building is a fixture of the tests.
+# Students' code is never part of the default build, so a lab that does not compile stops nothing
+# else; building is a fixture of the tests.
 #
 # Entries of ctest, by label:
-#   lab01       lab01.1a ... one per task, lab01.score: the student's own
-#   solution01  the same for the solution, and variant01.NAME: other correct solutions pass
+#   lab01       lab01.1a ... one per task, lab01.program, lab01.score: the student's own
+#   solution01  the same for the solution, and variants01: other correct solutions pass
 #   starter01   starter01.1a ...: what nobody has written yet fails by naming its TODO
-#   mutant01    mutant01.NAME: a wrong solution fails, with the message meant for it (and, with
-#               LAB_MUTANTS=full in the environment, in no other task)
+#   mutants01   mutants01.1a ...: every wrong solution of a task in mutants.txt fails, with the
+#               message meant for it (and, with LAB_MUTANTS=full in the environment, in no other task)
 #   gpu         gpu.lab01cuda.C1 ...: the solution of a CUDA lab on this machine's GPU
 
 include(BuildTest)
@@ -62,37 +63,41 @@ function(add_lab number name)
   endif()
 
   lab_read_tasks(${folder} tasks)
-  lab_add_test_sources(${lab} ${folder})
+  lab_add_verdict(${lab} ${folder})
   if(arg_CUDA)
     lab_add_gpu_tests(${lab} ${folder} ${solution} ${starter} "${tasks}")
     if(NOT LAB_EMULATION)
       return()
     endif()
   endif()
-  lab_add_implementation(${lab} ${folder} solution ${solution})
-  lab_add_implementation(${lab} ${folder} student ${CMAKE_SOURCE_DIR}/${starter})
+  lab_add_implementation(${lab} solution ${solution})
+  lab_add_implementation(${lab} student ${CMAKE_SOURCE_DIR}/${starter})
+  lab_add_rank_program(${lab} ${lab}_ranks emulated)
   target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
   target_compile_options(${lab}_code_student PRIVATE -Wall)
+  set(rehearsal "")
   if(NOT arg_CUDA)
     lab_add_program(${lab} ${folder} solution CODE solution BASE ${lab}_base)
     lab_add_program(${lab} ${folder} student CODE student BASE ${lab}_base)
     if(arg_BUILDS_ON)
       lab_add_program(${lab} ${folder} mine CODE student BASE ${lab}_base_mine)
     endif()
+    lab_add_rehearsal(${lab})
+    set(rehearsal ${lab}_rehearsal)
   endif()
 
   # Nothing of a lab can be tested without these.
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
-                     TARGETS ${lab}_verdict ${lab}_ranks_solution)
-  lab_add_task_tests(${lab} solution${number} solution "${tasks}")
+                     TARGETS ${lab}_verdict ${lab}_ranks ${lab}_shared_solution ${rehearsal})
+  lab_add_task_tests(${lab} solution${number} solution "${tasks}" "${rehearsal}")
 
   lab_add_build_test(build.${lab}.student LABEL ${lab} FIXTURE ${lab}_student
-                     REQUIRES ${lab}_solution TARGETS ${lab}_ranks_student STUDENT ${lab} ${starter})
-  lab_add_task_tests(${lab} ${lab} student "${tasks}")
+                     REQUIRES ${lab}_solution TARGETS ${lab}_shared_student STUDENT ${lab} ${starter})
+  lab_add_task_tests(${lab} ${lab} student "${tasks}" "${rehearsal}")
 
   # That a student's file does not compile is no failure of the starter.
   lab_add_build_test(build.starter${number} LABEL starter${number} FIXTURE ${lab}_starter
-                     REQUIRES ${lab}_solution TARGETS ${lab}_ranks_student STUDENT ${lab} ${starter}
+                     REQUIRES ${lab}_solution TARGETS ${lab}_shared_student STUDENT ${lab} ${starter}
                      TOLERANT)
   foreach(task IN LISTS tasks)
     add_test(NAME starter${number}.${task} COMMAND ${lab}_verdict --starter --task ${task})
@@ -101,7 +106,7 @@ function(add_lab number name)
       SKIP_RETURN_CODE 77 TIMEOUT 300)
   endforeach()
 
-  lab_add_mutants(${lab} ${number} ${folder} ${name} ${solution})
+  lab_add_mutants(${lab} ${number} ${name} ${solution} "${tasks}")
 endfunction()
 
 # A lab without points: its program checks what the student wrote. The solution's must be content.
@@ -150,35 +155,26 @@ function(lab_read_tasks folder result)
   set(${result} "${tasks}" PARENT_SCOPE)
 endfunction()
 
-# The test sources of a lab, compiled once for all implementations: rank*.cpp, given*.cpp,
-# partly_given*.cpp, verdict*.cpp, emulated*.cpp and gpu*.cpp of tests/labs/FOLDER, and helpers under
-# any other name.
-function(lab_add_test_sources lab folder)
-  set(tests ${CMAKE_SOURCE_DIR}/tests/labs)
-  file(GLOB sources CONFIGURE_DEPENDS ${tests}/${folder}/*.cpp)
-  foreach(kind IN ITEMS rank given partly_given verdict emulated gpu)
+# The tests of a lab: all of tests/labs/FOLDER but what rank programs are made of.
+function(lab_add_verdict lab folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/*.cpp)
+  foreach(kind IN ITEMS rank rehearsal emulated gpu)
     set(${kind}_sources ${sources})
     list(FILTER ${kind}_sources INCLUDE REGEX "/${kind}[^/]*$")
     list(REMOVE_ITEM sources ${${kind}_sources})
-  endforeach()
-
-  if(sources)
-    add_library(${lab}_test_helpers OBJECT EXCLUDE_FROM_ALL ${sources})
-    target_link_libraries(${lab}_test_helpers PUBLIC lab_grading PRIVATE lab_warnings)
-    lab_build_quickly(${lab}_test_helpers)
-  else()
-    add_library(${lab}_test_helpers INTERFACE)
-  endif()
-  foreach(kind IN ITEMS rank given partly_given emulated gpu)
     if(${kind}_sources)
       add_library(${lab}_test_${kind} OBJECT EXCLUDE_FROM_ALL ${${kind}_sources})
       target_link_libraries(${lab}_test_${kind} PUBLIC lab_grading PRIVATE lab_warnings)
       lab_build_quickly(${lab}_test_${kind})
     endif()
   endforeach()
-  add_executable(${lab}_verdict EXCLUDE_FROM_ALL ${tests}/verdict_main.cpp ${verdict_sources})
+  if(LAB_EMULATION AND TARGET ${lab}_test_emulated)
+    target_link_libraries(${lab}_test_emulated PRIVATE lab_emulation)  # its headers of CUDA
+  endif()
+  add_executable(${lab}_verdict EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/grading/main.cpp
+                 ${sources})
   target_compile_definitions(${lab}_verdict PRIVATE LAB_FOLDER="${folder}")
-  target_link_libraries(${lab}_verdict PRIVATE ${lab}_test_helpers lab_grading lab_warnings)
+  target_link_libraries(${lab}_verdict PRIVATE lab_grading lab_warnings)
   lab_build_quickly(${lab}_verdict)
   set_target_properties(${lab}_verdict PROPERTIES LAB_NO_GPU ON)
 endfunction()
@@ -189,46 +185,94 @@ function(lab_build_quickly target)
   target_precompile_headers(${target} REUSE_FROM lab_grading)
 endfunction()
 
-# One implementation: its code, its rank programs, and the target LAB_ranks_IMPLEMENTATION that
-# builds these.
-function(lab_add_implementation lab folder implementation source)
-  set(objects $<TARGET_OBJECTS:${lab}_code_${implementation}> $<TARGET_OBJECTS:${lab}_test_rank>)
+# The rank program PROGRAM, with the test sources of KIND (emulated, gpu) if there are any. It
+# exports all of the library: an implementation may use any of it.
+function(lab_add_rank_program lab program kind)
+  set(objects $<TARGET_OBJECTS:${lab}_test_rank>)
   set(emulated OFF)
-  if(source MATCHES "[.]cu$")
-    set(emulated ON)
-    lab_emulate_cuda(${lab}_code_${implementation} OBJECT ${source})
-    # It asks for all warnings; add_lab does so for the solution only.
-    get_target_property(libraries ${lab}_code_${implementation} LINK_LIBRARIES)
-    list(REMOVE_ITEM libraries lab_warnings)
-    set_target_properties(${lab}_code_${implementation} PROPERTIES LINK_LIBRARIES "${libraries}")
-    list(APPEND objects $<TARGET_OBJECTS:${lab}_test_emulated>)
-  else()
-    add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL ${source})
+  if(TARGET ${lab}_test_${kind})
+    list(APPEND objects $<TARGET_OBJECTS:${lab}_test_${kind}>)
+    if(kind STREQUAL "emulated")
+      set(emulated ON)
+    endif()
   endif()
-  target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
-
-  set(programs ${lab}_rank_${implementation})
-  add_executable(${lab}_rank_${implementation} EXCLUDE_FROM_ALL ${objects})
-  foreach(given IN ITEMS given partly_given)
-    if(TARGET ${lab}_test_${given})
-      list(APPEND programs ${lab}_rank_${implementation}_${given})
-      add_executable(${lab}_rank_${implementation}_${given} EXCLUDE_FROM_ALL
-                     ${objects} $<TARGET_OBJECTS:${lab}_test_${given}>)
-    endif()
-  endforeach()
-  foreach(program IN LISTS programs)
-    target_link_libraries(${program} PRIVATE ${lab}_test_helpers ${lab}_base lab_grading)
-    set_target_properties(${program} PROPERTIES
-      LINKER_LANGUAGE CXX LAB_EMULATED ${emulated} LAB_NO_GPU ON)
-    if(NOT implementation MATCHES "^(solution|student)$") # a mutant or a variant
-      target_link_libraries(${program} PRIVATE lab_quick_link)
-    endif()
-  endforeach()
-  add_custom_target(${lab}_ranks_${implementation} DEPENDS ${programs})
+  add_executable(${program} EXCLUDE_FROM_ALL ${objects})
+  target_link_libraries(${program} PRIVATE ${lab}_base lab_grading)
+  set(device_libraries "")
+  if(emulated)
+    set(device_libraries lab_cuda_emulated lab_emulation)
+  elseif(kind STREQUAL "gpu")
+    set(device_libraries lab_cuda)
+  endif()
+  lab_serve_implementations(${program} ${device_libraries})
+  set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX LAB_EMULATED ${emulated})
+  if(NOT kind STREQUAL "gpu")
+    set_target_properties(${program} PROPERTIES LAB_NO_GPU ON)
+  endif()
 endfunction()
 
-# The rank programs of a CUDA lab for a GPU, where there is a toolkit to build them with, and the
-# tests of the solution there.
+# The whole library, with all of its symbols to be seen by shared objects; and other libraries.
+function(lab_serve_implementations program)
+  set(archives "")
+  foreach(library IN ITEMS lab_common ${ARGN})
+    list(APPEND archives $<TARGET_FILE:${library}>)
+  endforeach()
+  # Not as LINK_LIBRARY:WHOLE_ARCHIVE: the library and its accelerators need each other, so that it
+  # appears twice in the command.
+  target_link_options(${program} PRIVATE
+    LINKER:--whole-archive ${archives} LINKER:--no-whole-archive)
+  set_target_properties(${program} PROPERTIES ENABLE_EXPORTS ON)
+endfunction()
+
+# The lab's program without an implementation: that of LD_PRELOAD, else the solution's. rehearsal.cpp
+# of the lab's tests defines functions that go before both: what the contract leaves free.
+function(lab_add_rehearsal lab)
+  set(fixed "")
+  if(TARGET ${lab}_test_rehearsal)
+    set(fixed $<TARGET_OBJECTS:${lab}_test_rehearsal>)
+  endif()
+  add_executable(${lab}_rehearsal EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${lab}_main>
+                 $<TARGET_OBJECTS:lab_training_functions_cpu> ${fixed}
+                 ${CMAKE_SOURCE_DIR}/common/programs/whose_labs.cpp)
+  target_compile_definitions(${lab}_rehearsal PRIVATE LAB_WHOSE="student")
+  target_link_libraries(${lab}_rehearsal PRIVATE ${lab}_shared_solution ${lab}_base lab_common)
+  lab_serve_implementations(${lab}_rehearsal)
+  set_target_properties(${lab}_rehearsal PROPERTIES LINKER_LANGUAGE CXX LAB_NO_GPU ON)
+endfunction()
+
+# One implementation: its code (LAB_code_NAME), and this as a shared object (LAB_shared_NAME).
+function(lab_add_implementation lab name source)
+  set(code ${lab}_code_${name})
+  if(source MATCHES "[.]cu$")
+    lab_emulate_cuda(${code} OBJECT ${source})
+    # It asks for all warnings; add_lab does so for the solution only.
+    get_target_property(libraries ${code} LINK_LIBRARIES)
+    list(REMOVE_ITEM libraries lab_warnings)
+    set_target_properties(${code} PROPERTIES LINK_LIBRARIES "${libraries}")
+  else()
+    add_library(${code} OBJECT EXCLUDE_FROM_ALL ${source})
+  endif()
+  target_link_libraries(${code} PUBLIC lab_common)
+  lab_add_shared_object(${lab} ${name} ${code})
+endfunction()
+
+# Calls of the contract's functions must be seen by whoever else defines them, also those within the
+# file; and every copy of a shared object has static variables of its own.
+set(LAB_SHARED_OPTIONS -fPIC -fsemantic-interposition
+    $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
+
+function(lab_add_shared_object lab name code)
+  target_compile_options(${code} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${LAB_SHARED_OPTIONS}>)
+  set_target_properties(${code} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set(shared ${lab}_shared_${name})
+  add_library(${shared} SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${code}>)
+  set_target_properties(${shared} PROPERTIES
+    PREFIX "" OUTPUT_NAME ${name} LINKER_LANGUAGE CXX
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/implementations/${lab})
+endfunction()
+
+# The rank program of a CUDA lab for a GPU, where there is a toolkit to build it with, and the tests
+# of the solution there.
 function(lab_add_gpu_tests lab folder solution starter tasks)
   if(NOT LAB_HAS_CUDA)
     return()
@@ -236,22 +280,21 @@ function(lab_add_gpu_tests lab folder solution starter tasks)
   set(source_solution ${solution})
   set(source_student ${CMAKE_SOURCE_DIR}/${starter})
   foreach(implementation IN ITEMS solution student)
-    set(program ${lab}_rank_${implementation}_gpu)
-    add_library(${lab}_gpu_code_${implementation} OBJECT EXCLUDE_FROM_ALL
-                ${source_${implementation}})
-    target_link_libraries(${lab}_gpu_code_${implementation} PRIVATE lab_common CUDA::cudart_static)
-    add_executable(${program} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${lab}_gpu_code_${implementation}>
-                   $<TARGET_OBJECTS:${lab}_test_rank> $<TARGET_OBJECTS:${lab}_test_gpu>)
-    target_link_libraries(${program} PRIVATE ${lab}_test_helpers ${lab}_base lab_grading)
-    set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+    set(code ${lab}_gpu_code_${implementation})
+    add_library(${code} OBJECT EXCLUDE_FROM_ALL ${source_${implementation}})
+    target_link_libraries(${code} PRIVATE lab_common CUDA::cudart_static)
+    lab_add_shared_object(${lab} ${implementation}_gpu ${code})
+    # CUDA's static runtime hides its functions: each file has one of its own.
+    target_link_libraries(${lab}_shared_${implementation}_gpu PRIVATE CUDA::cudart_static)
   endforeach()
   target_link_libraries(${lab}_gpu_code_solution PRIVATE lab_warnings)
+  lab_add_rank_program(${lab} ${lab}_ranks_gpu gpu)
 
   lab_add_build_test(build.gpu.${lab} LABEL gpu FIXTURE ${lab}_gpu
-                     TARGETS ${lab}_verdict ${lab}_rank_solution_gpu)
+                     TARGETS ${lab}_verdict ${lab}_ranks_gpu ${lab}_shared_solution_gpu)
   foreach(task IN LISTS tasks)
     add_test(NAME gpu.${lab}.${task}
-             COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_on_gpu.sh $<TARGET_FILE:${lab}_rank_solution_gpu>
+             COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_on_gpu.sh $<TARGET_FILE:${lab}_ranks_gpu>
                      $<TARGET_FILE:${lab}_verdict> --implementation solution --task ${task})
     # One at a time: GPU memory is not shared out.
     set_tests_properties(gpu.${lab}.${task} PROPERTIES
@@ -282,76 +325,50 @@ function(lab_add_program lab folder name)
   set_target_properties(${lab}_${name} PROPERTIES LINKER_LANGUAGE CXX)
 endfunction()
 
-# One entry per task, PREFIX.TASK, and PREFIX.score behind them.
-function(lab_add_task_tests lab prefix implementation tasks)
+# One entry per task, PREFIX.TASK; then PREFIX.program and PREFIX.score.
+function(lab_add_task_tests lab prefix implementation tasks rehearsal)
   set(names "")
   foreach(task IN LISTS tasks)
     add_test(NAME ${prefix}.${task}
              COMMAND ${lab}_verdict --implementation ${implementation} --task ${task})
     list(APPEND names ${prefix}.${task})
   endforeach()
+  if(rehearsal)
+    add_test(NAME ${prefix}.program
+             COMMAND ${lab}_verdict --implementation ${implementation} --program)
+    set_tests_properties(${prefix}.program PROPERTIES DEPENDS "${names}" SKIP_RETURN_CODE 77)
+    list(APPEND names ${prefix}.program)
+  endif()
   add_test(NAME ${prefix}.score COMMAND ${lab}_verdict --implementation ${implementation} --score)
   set_tests_properties(${prefix}.score PROPERTIES DEPENDS "${names}")
   set_tests_properties(${names} ${prefix}.score PROPERTIES
     LABELS ${prefix} FIXTURES_REQUIRED "${lab}_solution;${lab}_${implementation}" TIMEOUT 300)
 endfunction()
 
-# tests/mutants/FOLDER/NAME.patch: the solution with one mistake. correct_NAME.patch: the solution
-# written differently. Their headers say what the verdict shall find.
-function(lab_add_mutants lab number folder name solution)
-  file(GLOB patches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mutants/${folder}/*.patch)
-  foreach(kind IN ITEMS mutant variant)
-    set(${kind}_targets "")
-  endforeach()
-  set(first_mutant "")
-  foreach(patch IN LISTS patches)
-    get_filename_component(mutant ${patch} NAME_WE)
-    get_filename_component(extension ${solution} LAST_EXT)
-    set(source ${CMAKE_BINARY_DIR}/mutants/${folder}/${mutant}${extension})
-    add_custom_command(
-      OUTPUT ${source}
-      COMMAND ${CMAKE_COMMAND} -D ORIGINAL=${solution} -D PATCH_FILE=${patch} -D RESULT=${source}
-              -D PATCH_PROGRAM=${LAB_PATCH} -P ${CMAKE_SOURCE_DIR}/cmake/ApplyPatch.cmake
-      DEPENDS ${solution} ${patch} ${CMAKE_SOURCE_DIR}/cmake/ApplyPatch.cmake
-      COMMENT "Making mutant ${mutant}" VERBATIM)
-    lab_add_implementation(${lab} ${folder} ${mutant} ${source})
-    if(extension STREQUAL ".cu")
-      # Another file includes it: so that it is made before that is compiled.
-      target_sources(${lab}_code_${mutant} PRIVATE ${source})
-      set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
-    endif()
-    if(mutant MATCHES "^correct_(.*)")
-      set(kind variant)
-      set(test variant${number}.${CMAKE_MATCH_1})
+# The wrong and the correct solutions of tests/labs/FOLDER/mutants.txt, compiled by one script: they
+# are no targets, since there are hundreds of them.
+function(lab_add_mutants lab number name solution tasks)
+  set(compiled ${solution})
+  if(solution MATCHES "[.]cu$")
+    set(compiled ${CMAKE_CURRENT_BINARY_DIR}/emulated/${lab}_code_solution/${name}.cpp)
+  endif()
+  add_custom_target(${lab}_mutants
+    COMMAND ${lab}_verdict --write-mutants ${CMAKE_BINARY_DIR}/mutants/${lab}
+    COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/build_mutants.sh
+            ${CMAKE_BINARY_DIR}/compile_commands.json ${compiled}
+            ${CMAKE_BINARY_DIR}/mutants/${lab} ${CMAKE_BINARY_DIR}/implementations/${lab}
+    VERBATIM)
+  lab_add_build_test(build.${lab}.mutants LABEL mutants${number} FIXTURE ${lab}_mutants
+                     REQUIRES ${lab}_solution TARGETS ${lab}_mutants)
+  foreach(task IN LISTS tasks ITEMS none)
+    set(test mutants${number}.${task})
+    set(label mutants${number})
+    if(task STREQUAL none)
+      set(test variants${number})
       set(label solution${number})
-    else()
-      set(kind mutant)
-      set(test mutant${number}.${mutant})
-      set(label mutant${number})
-      set_target_properties(${lab}_code_${mutant} PROPERTIES LAB_QUICK_BUILD ON)
-      # They differ in a line or two: what they include is compiled once.
-      if(extension STREQUAL ".cu")
-        # Compiled in a way of its own, which a precompiled header would have to share.
-      elseif(first_mutant)
-        target_precompile_headers(${lab}_code_${mutant} REUSE_FROM ${first_mutant})
-      else()
-        set(first_mutant ${lab}_code_${mutant})
-        target_precompile_headers(${first_mutant} PRIVATE
-          ${CMAKE_SOURCE_DIR}/labs/${folder}/${name}.h <algorithm> <map> <vector>)
-      endif()
     endif()
-    list(APPEND ${kind}_targets ${lab}_ranks_${mutant})
-    add_test(NAME ${test}
-             COMMAND ${lab}_verdict --implementation ${mutant} --mutant ${patch})
+    add_test(NAME ${test} COMMAND ${lab}_verdict --mutants ${task})
     set_tests_properties(${test} PROPERTIES
-      LABELS ${label} FIXTURES_REQUIRED "${lab}_solution;${lab}_${kind}s" TIMEOUT 300)
+      LABELS ${label} FIXTURES_REQUIRED "${lab}_solution;${lab}_mutants" TIMEOUT 900)
   endforeach()
-  if(mutant_targets)
-    lab_add_build_test(build.${lab}.mutants LABEL mutant${number} FIXTURE ${lab}_mutants
-                       TARGETS ${mutant_targets})
-  endif()
-  if(variant_targets)
-    lab_add_build_test(build.${lab}.variants LABEL solution${number} FIXTURE ${lab}_variants
-                       TARGETS ${variant_targets})
-  endif()
 endfunction()

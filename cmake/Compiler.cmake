@@ -41,13 +41,3 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GRE
   # Wrong about fmt 9's own code (Ubuntu 24.04), where that is inlined into ours.
   target_compile_options(lab_warnings INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()
-
-# For programs that are linked by the hundred and debugged by nobody: no line numbers, and gold, which
-# needs a third of the time of GNU ld (where there is one: newer releases of binutils lack it).
-add_library(lab_quick_link INTERFACE)
-if(NOT LAB_SANITIZE)
-  include(CheckLinkerFlag)
-  check_linker_flag(CXX -fuse-ld=gold LAB_HAS_GOLD)
-  target_link_options(lab_quick_link INTERFACE
-    -Wl,--strip-debug $<$<BOOL:${LAB_HAS_GOLD}>:-fuse-ld=gold>)
-endif()

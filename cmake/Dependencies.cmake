@@ -30,8 +30,6 @@ lab_require(PKG_CONFIG_FOUND pkgconf)
 pkg_check_modules(xxhash QUIET IMPORTED_TARGET libxxhash)
 lab_require(xxhash_FOUND libxxhash-dev)
 
-find_program(LAB_PATCH patch)
-lab_require(LAB_PATCH patch)
 
 # Without pkg-config: Ubuntu's file for sentencepiece asks for protobuf, which its users do not need.
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)

@@ -53,7 +53,7 @@ first_error() {
 if [[ -n $lab ]]; then
   mkdir -p "$(dirname "$note")"
   { echo "$file does not build. The first error:" && echo && first_error; } | tee "$note"
-  rm -f "$build/bin/${lab}_rank_student"* # an old program must not be taken for the present one
+  rm -f "$build/implementations/$lab/student.so" # an old one must not be taken for the present one
 else
   echo "the workbook itself does not build (no fault of a student's file). The first error:"
   echo

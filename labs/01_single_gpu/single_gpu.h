@@ -1,4 +1,6 @@
 // Lab 01 · the training step on one device. This is the contract; you write single_gpu.cpp.
+//
+// No function keeps anything between calls: what it does depends on its arguments alone.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +20,11 @@ namespace lab01 {
 /// `target`: the token that really came next, 0 <= target < V.
 /// `scale`: factor of the gradient only.
 /// Returns -log softmax(logits)[target], not scaled. For every finite input, scores of +-10,000
-/// included, it is finite and accurate to 1e-5 (relative; of losses below 1 absolute).
+/// included, it is finite and accurate to 1e-5 (relative; of losses below 1 absolute), also where
+/// thousands of small exponentials meet a large one. The gradient is accurate to
+/// scale * (1e-5 * (softmax + onehot) + 1e-7).
 /// Called by several threads at once, each with a row of its own: touch nothing but the span.
-///
-/// (A weak symbol: the test of task 1b puts a correct one in its place, so that the points of 1b do
-/// not depend on 1a.)
-[[gnu::weak]] double cross_entropy(std::span<float> logits, int32_t target, float scale);
+double cross_entropy(std::span<float> logits, int32_t target, float scale);
 
 /// Task 1b · The causal language-model loss of one microbatch.
 ///
@@ -34,7 +35,7 @@ namespace lab01 {
 /// `total_targets`: how many targets the whole optimizer step has, over all its microbatches.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
-/// without targets.
+/// without targets. Value and gradient are accurate to 1e-5.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets);
 
@@ -43,6 +44,10 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 /// `step`: number of this update, counted from 1.
 /// All spans have equal length. `parameters` and both moments are updated in place. Called on
 /// blocks of the weights by several threads at once: touch nothing but the spans.
+///
+/// Float is good enough throughout. An error is accepted of 1e-6 of what goes into a moment (the
+/// old one; the gradient, or its square), and of 2e-4 of a weight's change, taken as if both terms
+/// of the first moment had the same sign; for betas from 0 to below 1, and every step.
 void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  std::span<float> parameters, std::span<const float> gradients,
                  std::span<float> first_moment, std::span<float> second_moment);
@@ -60,7 +65,8 @@ using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch
 /// `max_gradient_norm`: clip the accumulated gradient to this norm with lab::clip_gradients; 0: do
 ///     not clip.
 /// Returns the loss of this step: the mean cross-entropy over all targets, in nats, before the
-/// update.
+/// update. A step without any target is an update like any other: with gradients of 0, and the
+/// loss 0.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, LossFunction loss,
                   float learning_rate, double max_gradient_norm);

@@ -7,7 +7,7 @@
 // or of the warp.
 //
 // Every result must be the same, to the last bit, in every run: no sum may depend on which thread
-// comes first.
+// comes first. The functions keep nothing between calls: results depend on the arguments alone.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
                     float* inverse_rms, int64_t rows, int64_t channels);
 
 /// Task C2 · Softmax, cross-entropy and its gradient, one block per row; reads each row from memory
-/// as few times as it can. The threads share the work as in C1.
+/// at most twice. The threads share the work as in C1.
 /// `logits` [rows, vocab]: the scores of a position; on return their gradient,
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient

@@ -3,6 +3,7 @@
 //
 // Every rank holds the whole model and reads its own share of the data. All functions but `shard`
 // are called by all ranks at the same time, and all ranks must take part in every message of them.
+// No function keeps anything between calls: what it does depends on its arguments alone.
 #pragma once
 
 #include <cstdint>
@@ -51,11 +52,8 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 /// single number, tells the ranks how many targets there are in all. No other message. (A float
 /// counts exactly up to 16,777,216 targets.) A single gradient tensor is flat as it is: it needs no
 /// copy.
-///
-/// (A weak symbol: the tests of tasks 4 and 5 put a correct one in its place, so that their points
-/// do not depend on task 3.)
-[[gnu::weak]] void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
-                                     lab::ProcessGroup& world);
+void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
+                       lab::ProcessGroup& world);
 
 /// What lab 01's causal_lm_loss looks like to task 4: the sum of the cross-entropies of a
 /// microbatch, divided by `total_targets`, and its gradient in the place of the logits.

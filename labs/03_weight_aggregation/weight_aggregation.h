@@ -1,5 +1,8 @@
 // Lab 03 · local steps, then the average of the weights. This is the contract; you write
 // weight_aggregation.cpp.
+//
+// The functions keep nothing between calls: what they return and send depends on their arguments
+// alone.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +32,13 @@ double share_of(double examples, lab::ProcessGroup& world);
 /// `share`: this rank's; those of all ranks add up to 1.
 /// Gradients stay as they are. One all_reduce per tensor, or one for all of them: as you like. All
 /// ranks call it together, with tensors of the same shapes in the same order.
-///
-/// (A weak symbol, as `aggregation_due` below: the tests of tasks 3 and 4 put correct ones in their
-/// place.)
-[[gnu::weak]] void average_weights(std::span<const lab::Parameter> parameters, double share,
-                                   lab::ProcessGroup& world);
+void average_weights(std::span<const lab::Parameter> parameters, double share,
+                     lab::ProcessGroup& world);
 
 /// Task 2 · Whether weights are averaged after this step: after steps k, 2k, 3k, ...
 ///
 /// `step`: counted from 1. `every`: k >= 1.
-[[gnu::weak]] bool aggregation_due(int64_t step, int64_t every);
+bool aggregation_due(int64_t step, int64_t every);
 
 /// When weights are averaged, and what this rank's count.
 struct Aggregation {

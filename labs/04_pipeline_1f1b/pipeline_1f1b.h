@@ -2,7 +2,8 @@
 // batch. This is the contract; you write pipeline_1f1b.cpp.
 //
 // Rank r of `pipeline` is stage r: it holds the weights of its own layers and nothing else. All
-// functions but `split` are called by all ranks at the same time.
+// functions but `split` are called by all ranks at the same time. No function keeps anything from
+// one call to the next: its results depend on its arguments alone.
 #pragma once
 
 #include <cstdint>
@@ -33,27 +34,23 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 ///
 /// The first stage embeds the tokens of `batch` [B, T]. Every other stage receives its input, the
 /// hidden states [B, T, C], from the stage before. Every stage but the last sends its output to the
-/// stage behind it. No other message; C is stage.config().dim.
+/// next stage. No other message; C is stage.config().dim.
 /// `batch`: the same shape on every rank; only the first stage may rely on its tokens.
 /// Returns what this stage has computed: the logits [B, T, V] on the last one, which nobody sends.
-///
-/// (A weak symbol: the tests of task 4 put a correct one in its place.)
-[[gnu::weak]] lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
-                                  lab::ProcessGroup& pipeline);
+lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
+                    lab::ProcessGroup& pipeline);
 
 /// Task 3 · The backward pass, through all stages, from the last to the first.
 ///
 /// Every stage but the last receives the gradient of the loss with respect to its output, [B, T,
-/// C], from the stage behind it. Every stage but the first sends the gradient with respect to its
+/// C], from the next stage. Every stage but the first sends the gradient with respect to its
 /// input to the stage before. No other message. The gradients of the stage's own weights are added
 /// to stage.gradients().
 /// `batch`: as for the forward pass; here only its shape matters.
 /// `logits_gradient` [B, T, V]: on the last stage, where the loss has left it. Elsewhere an
 /// undefined tensor.
-///
-/// (A weak symbol, as `forward`.)
-[[gnu::weak]] void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
-                            const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline);
+void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
+              const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline);
 
 /// What lab 01's causal_lm_loss looks like to task 4: the sum of the cross-entropies of the batch,
 /// divided by `total_targets`; it puts its gradient in the place of the logits.

@@ -61,7 +61,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& pipeline) {
   // TODO(6): one optimizer step of the whole pipeline, over one or several waves.
-  //  1. Is the number of microbatches a multiple of the schedule's? (lab::require)
+  //  1. Are these whole waves, and at least one: k * m microbatches, k >= 1? (lab::require)
   //  2. How many targets does the whole step have?
   //  3. Zero the gradients. Which actions are this rank's? Run them once per wave.
   //  4. Clip over all stages, update.

@@ -3,6 +3,8 @@
 //
 // Rank r of `pipeline` is stage r, and holds the weights of its own layers. A schedule says what
 // every stage does in which order: read common/pipeline/schedule.h first.
+//
+// Functions keep nothing between calls: what they do depends on their arguments alone.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +43,7 @@ lab::Schedule one_f_one_b(int stages, int microbatches);
 /// `plan` is any plan. The first stage receives no activation and sends no gradient; the last one
 /// sends no activation and receives no gradient. Nothing is posted. For GPipe that works. For 1F1B
 /// the result deadlocks, and the test wants to see it do so.
-///
-/// (A weak symbol: the tests of other tasks put a correct one in its place.)
-[[gnu::weak]] lab::Schedule with_blocking_messages(const lab::Schedule& plan);
+lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 
 /// What lab 01's causal_lm_loss looks like here: the sum of the cross-entropies of a microbatch,
 /// divided by `total_targets`; it puts its gradient in the place of the logits.
@@ -64,12 +64,9 @@ using LossFunction = std::function<double(const lab::Tensor& logits, const lab::
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, with `total_targets`.
 /// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
-///
-/// (A weak symbol, as above.)
-[[gnu::weak]] double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
-                                 std::span<const lab::TokenBatch> microbatches,
-                                 const LossFunction& loss, int64_t total_targets,
-                                 lab::ProcessGroup& pipeline);
+double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
+                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                   int64_t total_targets, lab::ProcessGroup& pipeline);
 
 // --- 5C · Avoidance.
 
@@ -80,15 +77,14 @@ using LossFunction = std::function<double(const lab::Tensor& logits, const lab::
 /// Any means will do: post what another stage may not be ready for, or put messages into an order
 /// in which the two sides of every pair of stages meet, or both. lab::validate and lab::simulate
 /// are yours to use while you try.
-///
-/// (A weak symbol, as above.)
-[[gnu::weak]] lab::Schedule with_messages(const lab::Schedule& plan);
+lab::Schedule with_messages(const lab::Schedule& plan);
 
 /// Task 6 · One optimizer step of the whole pipeline, over one or several waves.
 ///
 /// `schedule`: a program of m microbatches.
-/// `microbatches`: w * m of them, w >= 1; each wave runs the schedule on the next m. Throws
-///     lab::Error, before anything is done, if their number is not such a multiple.
+/// `microbatches`: w * m of them, at least one wave (w >= 1); each wave runs the schedule on the
+///     next m. Any other number, 0 included, is refused on every rank: throws lab::Error before
+///     anything is done.
 /// All waves together are one step: gradients of all microbatches add up, every target of the step
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
 /// process with the whole model that takes lab 01's train_step over the same microbatches.

@@ -2,7 +2,8 @@
 // pipeline parallelism within. This is the contract; you write hybrid_2x3.cpp.
 //
 // It works for any number of pipelines (dp, data parallelism) and of stages (pp, pipeline
-// parallelism); one of either included.
+// parallelism); one of either included. Functions keep nothing from one call to the next: what they
+// do depends on their arguments alone.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,7 @@ struct Place {
 ///
 /// The ranks of a pipeline follow each other: with pp = 3, ranks 0, 1, 2 are stages 0, 1, 2 of
 /// pipeline 0, ranks 3, 4, 5 those of pipeline 1, and so on.
-///
-/// (A weak symbol: the tests of task 2 put a correct one in its place.)
-[[gnu::weak]] Place place_of(int rank, int pp);
+Place place_of(int rank, int pp);
 
 /// A rank's two groups.
 struct Mesh {
@@ -68,10 +67,8 @@ std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, i
 /// that is where losses are computed. Elsewhere 0 or anything else may be returned.
 /// lab::sum_over (common/comm/agreement.h) adds up a number over a group. One such sum at most, and
 /// the ranks of other stages need no message at all.
-///
-/// (A weak symbol, as above.)
-[[gnu::weak]] int64_t total_targets(const lab::LlamaStage& stage,
-                                    std::span<const lab::TokenBatch> microbatches, Mesh& mesh);
+int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
+                      Mesh& mesh);
 
 using LossFunction = lab05::LossFunction;
 
@@ -79,8 +76,9 @@ using LossFunction = lab05::LossFunction;
 ///
 /// `schedule`: a program of m microbatches for the stages of one pipeline. All pipelines run it.
 /// `microbatches`: this pipeline's, w * m of them, w >= 1, which take w waves, each by
-///     lab05::run_actions. Throws lab::Error, before anything is done, if their number is no such
-///     multiple. As many in every pipeline.
+///     lab05::run_actions on the next m. Throws lab::Error, before anything is done, if their
+///     number is no such multiple. As many in every pipeline. As in lab 05 the first stage reads
+///     their tokens, the last one their targets, the others neither.
 /// `loss`: as in lab 05; called on last stages only. It divides by what it is told: by all targets
 ///     of the step.
 ///
@@ -93,11 +91,9 @@ using LossFunction = lab05::LossFunction;
 /// pipeline there is nobody to add up with, and it may be left out.)
 /// Returns, on a last stage, this pipeline's part of the mean loss: the sum of the cross-entropies
 /// of its microbatches, divided by all targets of the step. Elsewhere 0.
-///
-/// (A weak symbol, as above.)
-[[gnu::weak]] double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
-                                       std::span<const lab::TokenBatch> microbatches,
-                                       const LossFunction& loss, Mesh& mesh);
+double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
+                         std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                         Mesh& mesh);
 
 /// Task 6 · One optimizer step of all pipelines together.
 ///

@@ -19,17 +19,19 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale) {
   for (size_t v = 0; v < logits.size(); ++v) largest = logits[v] > largest ? logits[v] : largest;
   const double target_score = double{logits[target]} - largest;
 
-  float sum = 0.0F;  // becomes at least 1: the largest score contributes e^0
+  // Becomes at least 1: the largest score contributes e^0. In float, what many small ones add to
+  // that would be rounded off.
+  double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
   for (size_t v = 0; v < logits.size(); ++v) {
     logits[v] = lab::fast_exp(logits[v] - largest);
-    sum += logits[v];
+    sum += double{logits[v]};
   }
 
-  const float factor = scale / sum;
+  const auto factor = static_cast<float>(scale / sum);
   for (float& logit : logits) logit *= factor;
   logits[target] -= scale;
-  return std::log(double{sum}) - target_score;
+  return std::log(sum) - target_score;
 }
 
 // Task 1b

@@ -5,13 +5,15 @@
 #include <fstream>
 #include <string>
 
-#include "common/grading/compare.h"
-#include "common/grading/expectations.h"
-#include "common/grading/lab_points.h"
-#include "common/grading/score.h"
-#include "common/grading/task_result.h"
 #include "common/tensor/error.h"
 #include "tests/common/temp_folder.h"
+#include "tests/grading/compare.h"
+#include "tests/grading/lab_points.h"
+#include "tests/grading/mutants.h"
+#include "tests/grading/parcel.h"
+#include "tests/grading/program_run.h"
+#include "tests/grading/score.h"
+#include "tests/grading/task_result.h"
 
 namespace lab::grading {
 namespace {
@@ -25,7 +27,12 @@ Expected expected() {
           .values = {1, 2, -3, 0},
           .tolerance = {1e-3},
           .name = [](size_t i) { return "element " + std::to_string(i); },
-          .mistakes = {{{1, 4, 9, 0}, "they are squared"}},
+          .mistakes =
+              [] {
+                return std::vector<Mistake>{{{1, 2, -3, 0}, "no mistake here"},
+                                            {{1.2, 4.2, 9.2, 0}, "nearly squared"},
+                                            {{1, 4, 9, 0}, "they are squared"}};
+              },
           .if_not_finite = "too large for exp"};
 }
 
@@ -37,6 +44,17 @@ TEST(Difference, NamesTheMistakeThatExplainsTheNumbers) {
   const std::string message = difference({1, 4.0001, 9, 0}, expected());
   EXPECT_TRUE(message.starts_with("they are squared\n")) << message;
   EXPECT_TRUE(contains(message, "element 2: got 9, expected -3")) << message;
+}
+
+TEST(Difference, AMistakeThatPredictsTheRightNumbersIsNotTold) {
+  EXPECT_FALSE(contains(difference({1, 2, -3, 0.5}, expected()), "no mistake here"));
+}
+
+TEST(Difference, OfSeveralMistakesTheClosestIsTold) {
+  Expected loose = expected();
+  loose.tolerance = {0.3};
+  EXPECT_TRUE(difference({1.01, 4.01, 9.01, 0}, loose).starts_with("they are squared\n"));
+  EXPECT_TRUE(difference({1.19, 4.19, 9.19, 0}, loose).starts_with("nearly squared\n"));
 }
 
 TEST(Difference, NamesAConstantFactor) {
@@ -107,6 +125,26 @@ TEST(Score, WhatWasNotGradedIsNotZero) {
   }
 }
 
+TEST(Score, TheProgramJudgesWhatComposesTheTasks) {
+  TaskResults results{{"1", passed("1")}, {"2", passed("2")}};
+  EXPECT_FALSE(score(points(), results, /*has_program=*/true).graded) << "it has not run";
+  results[kProgramTask] = passed(kProgramTask);
+  EXPECT_EQ(score(points(), results, true).points, 100);
+  results[kProgramTask] = failed(kProgramTask);
+  const Score total = score(points(), results, true);
+  EXPECT_TRUE(total.graded);
+  EXPECT_EQ(total.points, 40);
+  EXPECT_TRUE(contains(total.report, "wrong sum")) << total.report;
+  results["1"] = failed("1");
+  EXPECT_EQ(score(points(), results, true).points, 60) << "the program is for finished labs";
+}
+
+TEST(Score, KeepsTheLineOfNumbersAndSaysWhatItHides) {
+  const std::string report = score(points(), {{"1", failed("1")}, {"2", passed("2")}}).report;
+  EXPECT_TRUE(contains(report, "wrong sum\n    details\n")) << report;
+  EXPECT_TRUE(contains(report, "(1 more tests of this task say the same)")) << report;
+}
+
 TEST(TaskReport, UnwrittenTaskIsOneLine) {
   const std::string todo = "task 1 is not written yet: a.cpp, TODO(1)";
   TaskResult result{.task = "1", .tests = 2, .failures = {{"x", todo}, {"y", todo}}};
@@ -124,7 +162,7 @@ TEST(TaskReport, TellsFailurePlaceAndPoints) {
   EXPECT_TRUE(contains(report, "0/40")) << report;
 }
 
-TEST(TaskResult, SurvivesItsFileForTheSameProgramOnly) {
+TEST(TaskResult, SurvivesItsFileForTheSameVersionOnly) {
   const TempFolder folder;
   const auto file = folder.path() / "results" / "1.json";
   TaskResult result = failed("1");
@@ -137,6 +175,7 @@ TEST(TaskResult, SurvivesItsFileForTheSameProgramOnly) {
   EXPECT_EQ(got->failures[1].message, "wrong sum\nother");
   EXPECT_FALSE(got->passed());
   EXPECT_FALSE(read_result(file, "another").has_value());
+  EXPECT_TRUE(read_result(file, "").has_value()) << "of any version";
   EXPECT_FALSE(read_result(folder.path() / "absent.json", "abc").has_value());
   std::ofstream(file) << "{\"task\": ";
   EXPECT_FALSE(read_result(file, "abc").has_value());
@@ -159,12 +198,12 @@ TEST(Points, IncompleteFileIsAnError) {
 }
 
 TEST(Mutant, MustFailItsTaskWithItsMessageAndNoOther) {
-  const MutantHeader header{.tasks = {"2"}, .message = "wrong sum"};
+  const Mutant header{.name = "m", .tasks = {"2"}, .message = "wrong sum"};
   EXPECT_EQ(check_mutant(header, {{"1", passed("1")}, {"2", failed("2")}}), "");
   EXPECT_NE(check_mutant(header, {{"1", passed("1")}, {"2", passed("2")}}), "");
   EXPECT_NE(check_mutant(header, {{"1", failed("1")}, {"2", failed("2")}}), "");
   EXPECT_NE(check_mutant(header, {{"1", passed("1")}}), "");
-  EXPECT_NE(check_mutant({.tasks = {"2"}, .message = "another"},
+  EXPECT_NE(check_mutant({.name = "m", .tasks = {"2"}, .message = "another"},
                          {{"1", passed("1")}, {"2", failed("2")}}),
             "");
   TaskResult broken = failed("2");
@@ -172,19 +211,78 @@ TEST(Mutant, MustFailItsTaskWithItsMessageAndNoOther) {
   EXPECT_NE(check_mutant(header, {{"1", passed("1")}, {"2", broken}}), "");
 }
 
-TEST(Mutant, HeaderSaysWhatShallFail) {
+std::vector<Mutant> read(const std::string& text) {
   const TempFolder folder;
-  const auto patch = folder.path() / "a.patch";
-  std::ofstream(patch) << "task: 1b 3\nmessage: a: b\nwhy: c\n\n--- x\ntask: 2\n";
-  const MutantHeader header = read_mutant_header(patch);
-  EXPECT_EQ(header.tasks, (std::vector<std::string>{"1b", "3"}));
-  EXPECT_EQ(header.message, "a: b");
-  std::ofstream(patch) << "task: none\n--- x\n";
-  EXPECT_TRUE(read_mutant_header(patch).tasks.empty());
-  std::ofstream(patch) << "task: 1\n--- x\n";
-  EXPECT_THROW(read_mutant_header(patch), Error);
-  std::ofstream(patch) << "message: m\n--- x\n";
-  EXPECT_THROW(read_mutant_header(patch), Error);
+  std::ofstream(folder.path() / "mutants.txt") << text;
+  return read_mutants(folder.path() / "mutants.txt");
+}
+
+TEST(Mutant, IsReadFromTheFileOfItsLab) {
+  const std::vector<Mutant> mutants = read(
+      "What this file is.\n\n# first\ntask: 1b 3\nmessage: a: b\nwhy: c\n"
+      "<<<<\n# x\ny\n====\nz\n>>>>\n<<<<\nu\n====\n>>>>\n\n# second\ntask: "
+      "none\n<<<<\na\n====\nb\n>>>>\n");
+  ASSERT_EQ(mutants.size(), 2U);
+  EXPECT_EQ(mutants[0].name, "first");
+  EXPECT_EQ(mutants[0].tasks, (std::vector<std::string>{"1b", "3"}));
+  EXPECT_EQ(mutants[0].message, "a: b");
+  ASSERT_EQ(mutants[0].edits.size(), 2U);
+  EXPECT_EQ(mutants[0].edits[0].find, "# x\ny\n");
+  EXPECT_EQ(mutants[0].edits[1].replace, "");
+  EXPECT_TRUE(mutants[1].is_correct());
+}
+
+TEST(Mutant, AnIncompleteFileIsAnError) {
+  EXPECT_THROW(read("# a\ntask: 1\nmessage: m\n"), Error);
+  EXPECT_THROW(read("# a\ntask: 1\n<<<<\nx\n====\ny\n>>>>\n"), Error);
+  EXPECT_THROW(read("# a\ntask: 1\nmesage: m\n"), Error);
+  EXPECT_THROW(read_mutants("/no/such/file"), Error);
+}
+
+TEST(Mutant, ChangesWhatOccursExactlyOnce) {
+  const Mutant mutant{.name = "m", .edits = {{"b\n", "b\na\n"}, {"a\n", "x\n"}}};
+  EXPECT_EQ(mutant.apply("a\nb\nc\n"), "x\nb\na\nc\n") << "places are those of the solution";
+  EXPECT_THROW(mutant.apply("a\nb\na\n"), Error) << "twice";
+  EXPECT_THROW(mutant.apply("a\nc\n"), Error) << "not at all";
+}
+
+TEST(Parcel, SurvivesItsFile) {
+  const TempFolder folder;
+  Parcel inner;
+  inner.set("numbers", std::vector<double>{1, 0.1, -3e300});
+  inner.set("empty", Tensor::empty({0, 3}));
+  Parcel parcel;
+  parcel.set("call0", inner);
+  parcel.set("tensor", Tensor::from({1, 2, 3}, {3, 1}));
+  parcel.set("batch", TokenBatch{2, 3, {}});
+  parcel.write(folder.path() / "p");
+  const Parcel read = Parcel::read(folder.path() / "p");
+  EXPECT_EQ(read.part("call0").numbers("numbers"), (std::vector<double>{1, 0.1, -3e300}));
+  EXPECT_EQ(read.part("call0").tensor("empty").shape(), (Shape{0, 3}));
+  EXPECT_EQ(read.tensor("tensor").values()[2], 3.0F);
+  EXPECT_EQ(read.batch("batch").length, 3);
+  EXPECT_TRUE(read.part("call1").empty());
+}
+
+TEST(Parcel, DamagedFilesAreErrors) {
+  const TempFolder folder;
+  Parcel parcel;
+  parcel.set("tensor", Tensor::from({1, 2, 3}, {3}));
+  parcel.set_text("text", "abc");
+  parcel.write(folder.path() / "p");
+  std::ifstream file(folder.path() / "p", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    std::ofstream(folder.path() / "q", std::ios::binary) << bytes.substr(0, size);
+    EXPECT_THROW(Parcel::read(folder.path() / "q"), Error) << size;
+    std::string changed = bytes;
+    changed[size] = '\xff';
+    std::ofstream(folder.path() / "q", std::ios::binary) << changed;
+    try {
+      Parcel::read(folder.path() / "q");  // numbers may differ
+    } catch (const Error&) {
+    }
+  }
 }
 
 TEST(Starter, MustFailByNamingItsTodoOnly) {

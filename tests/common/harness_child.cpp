@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
-#include "common/grading/rank_main.h"
 #include "common/tensor/parallel.h"
 #include "common/tensor/todo.h"
+#include "tests/grading/rank_main.h"
 
 namespace {
 

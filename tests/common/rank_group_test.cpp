@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/grading/rank_harness.h"
-#include "common/grading/rank_main.h"
+#include "tests/grading/rank_harness.h"
+#include "tests/grading/rank_main.h"
 
 namespace lab::grading {
 namespace {

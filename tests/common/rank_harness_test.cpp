@@ -1,6 +1,6 @@
 // The rank harness: whatever a rank program does, the test that started it gets a clear answer, and
 // nothing is left behind.
-#include "common/grading/rank_harness.h"
+#include "tests/grading/rank_harness.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "common/grading/rank_main.h"
 #include "common/launch/child_process.h"
 #include "common/launch/scratch_folder.h"
 #include "common/tensor/error.h"
 #include "tests/common/temp_folder.h"
+#include "tests/grading/rank_main.h"
 
 namespace lab::grading {
 namespace {

@@ -112,6 +112,9 @@ void access_elsewhere(uintptr_t address, size_t bytes, Use use, const void* inst
   const auto end = reinterpret_cast<uintptr_t>(call.end);
   if (address >= begin && address + bytes <= end && use == Use::kRead) return;
   if (use == Use::kRead && is_constant(address)) return;
+  if (SharedVariables::instance().nearest(address)) {  // an index that runs out of all variables
+    fail_bounds({address, bytes, use, Region::kStatic, instruction});
+  }
   std::string what =
       fmt::format("{} memory of the host ({} bytes){}", verb(use), bytes, source_line(instruction));
   Block::instance().fail(std::move(what));

@@ -64,6 +64,8 @@ inline void access_device(const Reference& r, Thread& thread) {
       !DeviceMemory::instance().find(r.address, r.bytes)) [[unlikely]] {
     fail_bounds(r);
   }
+  if (use == Use::kRead) thread.device_bytes_read += r.bytes;
+  if (use == Use::kWrite) thread.device_bytes_written += r.bytes;
   touch_words<Space::kDevice, use>(device_cells + offset / 4, r, thread);
 }
 
@@ -77,14 +79,14 @@ inline void access_dynamic(const Reference& r, Thread& thread) {
 }
 
 template <Use use>
-inline void access_static(const Reference& r, Thread& thread) {
-  const WordKind kind = access_map.shared->kind(r.address);
+inline void access_static(SharedVariables::Region& region, const Reference& r, Thread& thread) {
+  const WordKind kind = region.kind(r.address);
   if (kind == WordKind::kIgnored) return;
   const bool inside = kind == WordKind::kShared && r.bytes <= 4 && r.address % 4 + r.bytes <= 4;
   if (!inside && !access_map.shared->find(r.address, r.bytes)) [[unlikely]] {
     fail_bounds(r);
   }
-  touch_words<Space::kShared, use>(&access_map.shared->cell(r.address), r, thread);
+  touch_words<Space::kShared, use>(&region.cell(r.address), r, thread);
 }
 
 template <Use use>
@@ -99,8 +101,8 @@ inline void access(void* pointer, size_t bytes, const void* instruction) {
   if (address - thread->stack < FiberPool::kStackBytes) return;
   if (on_device) {
     access_device<use>({address, bytes, use, Region::kDevice, instruction}, *thread);
-  } else if (access_map.shared->contains(address)) {
-    access_static<use>({address, bytes, use, Region::kStatic, instruction}, *thread);
+  } else if (SharedVariables::Region* region = access_map.shared->region(address)) {
+    access_static<use>(*region, {address, bytes, use, Region::kStatic, instruction}, *thread);
   } else if (address - access_map.dynamic_begin < 3 * kDynamicSharedCapacity) {
     access_dynamic<use>({address, bytes, use, Region::kDynamic, instruction}, *thread);
   } else {

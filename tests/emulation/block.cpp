@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "emulated/language.h"
-#include "emulation.h"
 #include "order.h"
 #include "symbols.h"
 
@@ -35,10 +34,12 @@ void Block::run(KernelCall& call, uint3 index) {
   run_threads();
 }
 
-size_t Block::most_bytes_read() const {
-  size_t most = 0;
-  for (const Thread& thread : threads_) most = std::max(most, thread.bytes_read);
-  return most;
+void Block::count(Statistics& statistics) const {
+  for (const Thread& thread : threads_) {
+    statistics.most_bytes_read = std::max(statistics.most_bytes_read, thread.bytes_read);
+    statistics.device_bytes_read += thread.device_bytes_read;
+    statistics.device_bytes_written += thread.device_bytes_written;
+  }
 }
 
 void Block::start() {
@@ -52,6 +53,8 @@ void Block::start() {
     threads_[i].stack = fibers_.stack(i);
     threads_[i].state = Thread::State::kRuns;
     threads_[i].bytes_read = 0;
+    threads_[i].device_bytes_read = 0;
+    threads_[i].device_bytes_written = 0;
     threads_[i].begin_phase();
   }
   const uint3 b = coordinates.block;

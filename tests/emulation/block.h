@@ -12,6 +12,7 @@
 #include "emulated/kernel_call.h"
 #include "emulated/source_location.h"
 #include "emulated/warp.h"
+#include "emulation.h"
 #include "fiber_pool.h"
 #include "shadow.h"
 
@@ -35,6 +36,8 @@ struct Thread {
   uint64_t result = 0;
 
   size_t bytes_read = 0;  // of device and shared memory, each time anew
+  size_t device_bytes_read = 0;
+  size_t device_bytes_written = 0;
 
   // For shadow.h: the thread and its count of warp barriers as a record has them, and of each lane
   // of the warp, how many of its warp barriers are known to lie behind it.
@@ -60,8 +63,8 @@ class Block {
 
   /// Runs the block at `index`. Throws KernelError.
   void run(KernelCall& call, uint3 index);
-  /// What the thread of the block that ran last has read that has read most: Thread::bytes_read.
-  size_t most_bytes_read() const;
+  /// Adds what the threads of the block that ran last have read and written.
+  void count(Statistics& statistics) const;
 
   // What threads call, through the functions of the language.
   int wait_at_barrier(BarrierKind kind, int value, SourceLocation where);

@@ -147,6 +147,7 @@ cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes, cudaStream_t
     if (bytes == 0) return cudaSuccess;
     if (!is_allocated(address, bytes)) return cudaErrorInvalidValue;
     return enqueue(stream, [=] {
+      ++counts().memsets;
       std::memset(address, value, bytes);
       mark_written(address, bytes);
     });

@@ -2,7 +2,6 @@
 #include "descriptions.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -54,9 +53,10 @@ ArgumentPlace find_argument(uintptr_t address) {
 }  // namespace
 
 std::string describe_shared(uintptr_t address, size_t bytes) {
-  const SharedVariables& shared = SharedVariables::instance();
+  SharedVariables& shared = SharedVariables::instance();
+  SharedVariables::Region* region = shared.region(address);
   const Symbol* other = find_symbol(symbols().variables, address);
-  const bool of_host = other && shared.kind(address) == WordKind::kHost;
+  const bool of_host = other && region && region->kind(address) == WordKind::kHost;
   const std::string host = of_host ? readable_variable(other->name) : "";
   const Symbol* near = shared.nearest(address);
   if (!near) return fmt::format("variable {} of the host", host);
@@ -90,9 +90,9 @@ std::string describe_thread(Record record) {
 
 std::string source_line(const void* instruction) {
   // The return address lies behind the call.
-  const uintptr_t address = reinterpret_cast<uintptr_t>(instruction) - 1 - load_offset();
+  const FilePlace place = file_place(reinterpret_cast<uintptr_t>(instruction) - 1);
   const std::string command =
-      fmt::format("addr2line -e /proc/{}/exe {:#x} 2>/dev/null", getpid(), address);
+      fmt::format("addr2line -e '{}' {:#x} 2>/dev/null", place.file, place.address);
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   char line[1024] = {};
   if (!pipe || !std::fgets(line, sizeof(line), pipe.get())) return {};

@@ -19,6 +19,9 @@ class KernelError : public std::runtime_error {
 /// A correct kernel gives the right results in every order.
 enum class Order { kAscending, kDescending, kShuffled };
 void set_order(Order order, uint64_t seed = 0);
+/// Of the launches that follow, only every `step`-th block runs; 1: all. For grids so large that it
+/// would take too long.
+void set_block_step(unsigned step);
 
 /// What cudaGetDeviceCount and its like find.
 enum class Driver { kPresent, kMissing, kTooOld };
@@ -38,9 +41,13 @@ struct Statistics {
   long launches = 0;     // kernels that ran, those of cuBLAS and of graphs included
   long allocations = 0;  // cudaMalloc
   long copies = 0;       // copies that ran
+  long memsets = 0;      // likewise
   long waits = 0;        // calls by which the host waited for the device
   /// Of the kernel that ran last (not those of cuBLAS): what one of its threads has read at most.
   size_t most_bytes_read = 0;
+  /// All its threads together, from and to device memory; without atomic operations.
+  size_t device_bytes_read = 0;
+  size_t device_bytes_written = 0;
 };
 Statistics statistics();
 

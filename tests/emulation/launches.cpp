@@ -42,6 +42,8 @@ cudaError_t check_configuration(const cudaLaunchConfig_t& config, const void* fu
 void run_kernel(KernelCall& call) {
   ++counts().launches;
   counts().most_bytes_read = 0;
+  counts().device_bytes_read = 0;
+  counts().device_bytes_written = 0;
   const dim3 grid = call.grid;
   start_dynamic_shared(call.dynamic_shared_bytes);
   prepare_access_checks();
@@ -49,11 +51,11 @@ void run_kernel(KernelCall& call) {
   std::vector<unsigned> order;
   fill_order(order, grid.x * grid.y * grid.z, 0);
   for (const unsigned i : order) {
+    if (i % settings().block_step != 0) continue;
     const uint3 block{i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
     start_block(block);
     Block::instance().run(call, block);
-    counts().most_bytes_read =
-        std::max(counts().most_bytes_read, Block::instance().most_bytes_read());
+    Block::instance().count(counts());
   }
 }
 

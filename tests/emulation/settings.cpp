@@ -59,6 +59,7 @@ void set_order(Order order, uint64_t seed) {
   settings().seed = seed;
 }
 
+void set_block_step(unsigned step) { settings().block_step = step; }
 void set_driver(Driver driver) { settings().driver = driver; }
 void set_device_count(int count) { settings().device_count = count; }
 void set_total_memory(size_t bytes) { settings().total_memory = bytes; }

@@ -9,6 +9,7 @@ namespace lab::emulation {
 struct Settings {
   Order order = Order::kAscending;
   uint64_t seed = 0;
+  unsigned block_step = 1;
   Driver driver = Driver::kPresent;
   int device_count = 1;
   size_t total_memory = size_t{4} << 30;

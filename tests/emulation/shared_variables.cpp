@@ -8,12 +8,6 @@
 #include "device_memory.h"
 #include "emulated/language.h"
 
-// Where the linker has put variables. Shared ones have no initial value and come last.
-extern "C" {
-extern char __data_start;
-extern char _end;
-}
-
 namespace lab::emulation {
 namespace {
 
@@ -37,11 +31,8 @@ bool belongs_to(const std::string& name, const std::set<std::string>& functions)
 
 }  // namespace
 
-SharedVariables::SharedVariables()
-    : begin_(reinterpret_cast<uintptr_t>(&__data_start) & ~uintptr_t{15}),
-      bytes_(reinterpret_cast<uintptr_t>(&_end) - begin_),
-      kinds_(bytes_ / 4 + 1, WordKind::kHost),
-      cells_(static_cast<Cell*>(reserve_addresses((bytes_ / 4 + 1) * sizeof(Cell)))) {
+SharedVariables::SharedVariables() {
+  for (const Variables& file : symbols().files) add_region(file);
   std::set<std::string> functions;
   for (const Symbol& symbol : symbols().variables) {
     if (std::string prefix = function_prefix(symbol.name); !prefix.empty()) {
@@ -49,7 +40,7 @@ SharedVariables::SharedVariables()
     }
   }
   for (const Symbol& symbol : symbols().variables) {
-    if (!contains(symbol.begin)) continue;
+    if (region(symbol.begin) == nullptr) continue;
     if (symbol.name.find(kGapName) != std::string::npos) {
       mark(symbol, WordKind::kGap);
     } else if (belongs_to(symbol.name, functions)) {
@@ -69,10 +60,20 @@ SharedVariables& SharedVariables::instance() {
   return variables;
 }
 
+void SharedVariables::add_region(const Variables& file) {
+  Region& region = regions_.emplace_back();
+  region.begin = file.begin & ~uintptr_t{15};
+  region.bytes = file.end - region.begin;
+  const size_t words = region.bytes / 4 + 1;
+  region.kinds.assign(words, WordKind::kHost);
+  region.cells = static_cast<Cell*>(reserve_addresses(words * sizeof(Cell)));
+}
+
 void SharedVariables::mark(const Symbol& symbol, WordKind kind) {
+  Region& region = *this->region(symbol.begin);
   for (uintptr_t at = symbol.begin & ~uintptr_t{3}; at < symbol.end; at += 4) {
     const bool whole = at >= symbol.begin && at + 4 <= symbol.end;
-    WordKind& word = kinds_[(at - begin_) / 4];
+    WordKind& word = region.kind(at);
     word = whole || kind != WordKind::kShared ? kind : WordKind::kEdge;
   }
 }

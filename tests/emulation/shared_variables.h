@@ -1,4 +1,5 @@
-// The __shared__ variables of the program: static variables, found by their symbols.
+// The __shared__ variables of the program and of the shared objects that it has loaded: static
+// variables, found by their symbols.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace lab::emulation {
 
-/// What lies in a word of the program's own variables.
+/// What lies in a word of a file's variables.
 enum class WordKind : uint8_t {
   kHost,     // not for kernels
   kShared,   // in a shared variable
@@ -23,9 +24,25 @@ class SharedVariables {
  public:
   static SharedVariables& instance();
 
-  bool contains(uintptr_t address) const { return address - begin_ < bytes_; }
-  WordKind kind(uintptr_t address) const { return kinds_[(address - begin_) / 4]; }
-  Cell& cell(uintptr_t address) const { return cells_[(address - begin_) / 4]; }
+  /// The variables of one file.
+  struct Region {
+    uintptr_t begin = 0;
+    size_t bytes = 0;
+    std::vector<WordKind> kinds = {};
+    Cell* cells = nullptr;
+
+    bool contains(uintptr_t address) const { return address - begin < bytes; }
+    WordKind& kind(uintptr_t address) { return kinds[(address - begin) / 4]; }
+    Cell& cell(uintptr_t address) const { return cells[(address - begin) / 4]; }
+  };
+
+  /// Null if none holds the address.
+  Region* region(uintptr_t address) {
+    for (Region& region : regions_)
+      if (region.contains(address)) return &region;
+    return nullptr;
+  }
+  bool contains(uintptr_t address) { return region(address) != nullptr; }
   /// The variable that holds the bytes, or null.
   const Symbol* find(uintptr_t address, size_t bytes) const;
   /// The variable next to the address, if there is one.
@@ -33,13 +50,11 @@ class SharedVariables {
 
  private:
   SharedVariables();
+  void add_region(const Variables& file);
   void mark(const Symbol& symbol, WordKind kind);
 
-  uintptr_t begin_;
-  size_t bytes_;
+  std::vector<Region> regions_;
   std::vector<Symbol> variables_;
-  std::vector<WordKind> kinds_;
-  Cell* cells_;
 };
 
 }  // namespace lab::emulation

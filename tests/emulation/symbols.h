@@ -1,4 +1,5 @@
-// Names of the program's own functions and variables, from its symbol table.
+// Names of functions and variables, from the symbol tables of the program and of the shared objects
+// that it has loaded.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +14,32 @@ struct Symbol {
   std::string name;  // as the linker knows it
 };
 
-/// The functions and the variables of /proc/self/exe, at the addresses where they lie in memory,
-/// sorted. Empty if the program was stripped.
+/// Addresses of variables that can be written: those of one file.
+struct Variables {
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+/// What has a symbol table, at the addresses where it lies in memory; sorted. What was stripped, as
+/// system libraries are, is left out. Files that are loaded later are not seen.
 struct Symbols {
   std::vector<Symbol> functions;
   std::vector<Symbol> variables;
+  std::vector<Variables> files;  // the program comes first
 };
 const Symbols& symbols();
 
-/// What must be added to an address in the program's file to get that in memory.
-uintptr_t load_offset();
+/// The file that an instruction was loaded from, and its address there.
+struct FilePlace {
+  std::string file;
+  uintptr_t address;
+};
+FilePlace file_place(uintptr_t instruction);
 
 /// The symbol that holds the address, or null.
 const Symbol* find_symbol(const std::vector<Symbol>& sorted, uintptr_t address);
 
-/// Whether the program cannot write there: constants.
+/// Whether nobody can write there: constants.
 bool is_constant(uintptr_t address);
 
 /// "lab::cuda::scale" for "_ZN3lab4cuda5scaleEPff", without the types of its arguments.

@@ -46,6 +46,8 @@ TEST_F(CorrectKernels, WhatASingleThreadReadsAtMost) {
     row_sums(dx.data(), dy.data(), 3, 320, 128);
     dy.values();
     EXPECT_EQ(statistics().most_bytes_read, (3 + 1) * sizeof(float)) << "of the last kernel only";
+    EXPECT_EQ(statistics().device_bytes_read, x.size() * sizeof(float)) << "without shared memory";
+    EXPECT_EQ(statistics().device_bytes_written, 3 * sizeof(float));
   });
 }
 

@@ -1,47 +1,135 @@
-// The rank program of lab 01: calls an implementation's functions on what the verdict sends.
-#include <fmt/format.h>
-
+// The rank program of lab 01: the contract's functions, and the scenarios that call them.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "common/grading/rank_main.h"
 #include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 #include "labs/01_single_gpu/single_gpu.h"
-#include "tests/labs/01_single_gpu/reference.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
+#include "tests/grading/training_rank.h"
 #include "tests/labs/01_single_gpu/short_turns.h"
-#include "tests/labs/01_single_gpu/train_step_log.h"
+#include "tests/labs/01_single_gpu/softmax.h"
+
+using lab::Tensor;
+using lab::grading::own;
+using lab::grading::Parcel;
+using lab::grading::record_event;
 
 namespace lab01 {
 namespace {
 
-using lab::Tensor;
-using lab::TokenBatch;
-using lab::grading::Parcel;
+/// In the place of the student's for task 1b. It refuses what no cross-entropy can answer.
+double correct_cross_entropy(std::span<float> logits, int32_t target, float scale) {
+  lab::require(target != lab::kPadding,
+               "cross_entropy was called with padding as the target: a position whose next token "
+               "is lab::kPadding predicts nothing");
+  lab::require(target >= 0 && static_cast<size_t>(target) < logits.size(),
+               "cross_entropy was called with target {}, but there are {} scores: was a token read "
+               "from beyond its row, or are the scores not one row of V?",
+               target, logits.size());
+  const auto y = static_cast<size_t>(target);
+  // Hardly any time for two scores far apart: threads spend it where the losses are added up.
+  if (logits.size() == 2 && logits[1 - y] - logits[y] == 64) {
+    logits[y] = -scale;
+    logits[1 - y] = scale;
+    return 64;
+  }
+  const Softmax softmax(logits);
+  const double loss = softmax.loss(y);
+  for (size_t v = 0; v < logits.size(); ++v)
+    logits[v] = static_cast<float>(scale * (softmax.probabilities[v] - (v == y ? 1.0 : 0.0)));
+  return loss;
+}
+
+}  // namespace
+
+// The contract's functions.
+
+double cross_entropy(std::span<float> logits, int32_t target, float scale) {
+  if (lab::grading::is_given("1a")) return correct_cross_entropy(logits, target, scale);
+  return own(&cross_entropy)(logits, target, scale);
+}
+
+double causal_lm_loss(const Tensor& logits, const lab::TokenBatch& batch, int64_t total_targets) {
+  return own(&causal_lm_loss)(logits, batch, total_targets);
+}
+
+void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t step,
+                 std::span<float> parameters, std::span<const float> gradients,
+                 std::span<float> first_moment, std::span<float> second_moment) {
+  return own(&adam_update)(config, learning_rate, step, parameters, gradients, first_moment,
+                           second_moment);
+}
+
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  float learning_rate, double max_gradient_norm) {
+  return own(&train_step)(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm);
+}
+
+namespace {
+
+constexpr int kLeastRounds = 3;
+constexpr int kMostRounds = 100;
+
+/// Numbers with a fence on either side, and in the same place in every call: what a function keeps
+/// for an address is then of another call.
+class Fenced {
+ public:
+  std::span<float> fill(std::span<const float> values) {
+    end_ = kFenceLength + values.size();
+    lab::require(end_ + kFenceLength <= memory().size(), "{} numbers are too many for a fence",
+                 values.size());
+    std::ranges::fill(memory().first(end_ + kFenceLength), kFence);
+    std::ranges::copy(values, memory().begin() + kFenceLength);
+    return memory().subspan(kFenceLength, values.size());
+  }
+  Tensor as_tensor(const lab::Shape& shape) const {
+    return block_.rows(kFenceLength, static_cast<int64_t>(end_)).view(shape);
+  }
+  bool is_broken() const {
+    const auto is_other = [](float value) { return value != kFence; };
+    return std::ranges::any_of(memory().first(kFenceLength), is_other) ||
+           std::ranges::any_of(memory().subspan(end_, kFenceLength), is_other);
+  }
+
+ private:
+  static constexpr float kFence = 12345.0F;
+  static constexpr int64_t kFenceLength = 24;
+  static constexpr int64_t kMost = (1 << 20) + 64;
+  std::span<float> memory() const { return block_.values(); }
+  Tensor block_ = Tensor::empty({kMost});
+  size_t end_ = kFenceLength;
+};
+
+struct Row {
+  std::span<float> scores;
+  int32_t target = 0;
+  float scale = 1;
+};
+
+Row row_of(const Parcel& input, const Tensor& logits, size_t n) {
+  const auto row = static_cast<int64_t>(n);
+  return {logits.rows(row, row + 1).values(), static_cast<int32_t>(input.numbers("targets")[n]),
+          static_cast<float>(input.numbers("scales")[n])};
+}
 
 /// Task 1a on every row of `logits` [N, V], with `targets` and `scales`.
 Parcel run_cross_entropy(const Parcel& input) {
-  const Tensor logits = input.tensor("logits");
-  const std::vector<double> targets = input.numbers("targets");
-  const std::vector<double> scales = input.numbers("scales");
-  const auto vocab = static_cast<size_t>(logits.size(-1));
-
-  constexpr float kFence = 12345.0F;  // left and right of the row; must not change
-  bool fence_broken = false;
+  static Fenced fenced;
+  const Tensor logits = input.tensor("logits").clone();
   std::vector<double> losses;
-  for (size_t n = 0; n < targets.size(); ++n) {
-    std::vector<float> fenced(vocab + 2, kFence);
-    const std::span<float> row = logits.values().subspan(n * vocab, vocab);
-    std::ranges::copy(row, fenced.begin() + 1);
-    losses.push_back(cross_entropy(std::span(fenced).subspan(1, vocab),
-                                   static_cast<int32_t>(targets[n]),
-                                   static_cast<float>(scales[n])));
-    fence_broken = fence_broken || fenced.front() != kFence || fenced.back() != kFence;
-    std::copy_n(fenced.begin() + 1, vocab, row.begin());
+  bool fence_broken = false;
+  for (size_t n = 0; n < input.numbers("targets").size(); ++n) {
+    const Row row = row_of(input, logits, n);
+    const std::span<float> scores = fenced.fill(row.scores);
+    losses.push_back(cross_entropy(scores, row.target, row.scale));
+    fence_broken = fence_broken || fenced.is_broken();
+    std::ranges::copy(scores, row.scores.begin());
   }
   Parcel result;
   result.set("losses", losses);
@@ -52,200 +140,111 @@ Parcel run_cross_entropy(const Parcel& input) {
 
 bool is_close(double a, double b) { return std::abs(a - b) <= 1e-5 * std::max(std::abs(b), 1.0); }
 
-/// Whether row n of both is the same, up to another order of the same sums.
-bool same_row(const Tensor& a, const Tensor& b, int64_t n) {
-  const Tensor row = a.rows(n, n + 1);
-  return std::ranges::equal(row.values(), b.rows(n, n + 1).values(), is_close);
-}
-
-/// Task 1a on every row of `logits` [N, V] by one thread, then up to `repeat` times by several at
-/// once. Returns how many of the rows then had another result, in the first round with one.
+/// Task 1a on every row of `logits` by one thread, then again and again by several at once, until a
+/// row has another result than with one thread. Returns how many have in that round.
 Parcel run_cross_entropy_by_threads(const Parcel& input) {
-  const Tensor logits = input.tensor("logits");
-  const std::vector<double> targets = input.numbers("targets");
-  const auto run_row = [&](const Tensor& all, int64_t n) {
-    return cross_entropy(all.rows(n, n + 1).values(),
-                         static_cast<int32_t>(targets[static_cast<size_t>(n)]), 1.0F);
-  };
-  const Tensor alone = logits.clone();
-  std::vector<double> losses_alone;
-  for (int64_t n = 0; n < logits.size(0); ++n) losses_alone.push_back(run_row(alone, n));
-
-  fmt::print("several threads call cross_entropy at once\n");  // shown if it crashes
-  std::fflush(stdout);
-  const ShortTurns turns;
+  const Tensor alone = input.tensor("logits").clone();
+  const size_t count = input.numbers("targets").size();
+  std::vector<double> losses;
+  std::vector<Row> rows;
+  for (size_t n = 0; n < count; ++n) {
+    rows.push_back(row_of(input, alone, n));
+    losses.push_back(cross_entropy(rows[n].scores, rows[n].target, rows[n].scale));
+  }
   double others = 0;
-  const auto rounds = static_cast<int>(input.number("repeat"));
-  for (int round = 0; round < rounds && others == 0 && !turns.long_enough(); ++round) {
-    const Tensor together = logits.clone();
-    std::vector<double> losses(targets.size());
-    lab::parallel_for(0, logits.size(0),
-                      [&](int64_t n) { losses[static_cast<size_t>(n)] = run_row(together, n); });
-    for (size_t n = 0; n < losses.size(); ++n)
-      others += !is_close(losses[n], losses_alone[n]) ||
-                !same_row(together, alone, static_cast<int64_t>(n));
+  const ShortTurns turns;
+  for (int round = 0;
+       round < kMostRounds && others == 0 && !(ShortTurns::over() && round >= kLeastRounds);
+       ++round) {
+    const Tensor together = input.tensor("logits").clone();
+    std::vector<char> differs(count, 0);
+    lab::parallel_for(0, static_cast<int64_t>(count), [&](int64_t i) {
+      const auto n = static_cast<size_t>(i);
+      const std::span<float> scores = together.rows(i, i + 1).values();
+      const double loss = cross_entropy(scores, rows[n].target, rows[n].scale);
+      const bool same =
+          is_close(loss, losses[n]) && std::ranges::equal(scores, rows[n].scores, is_close);
+      differs[n] = same ? 0 : 1;
+    });
+    others = static_cast<double>(std::ranges::count(differs, 1));
   }
   Parcel result;
   result.set("others", others);
   return result;
 }
 
-double causal_lm_loss_of(const Parcel& input, const Tensor& logits) {
-  return causal_lm_loss(logits, input.batch("tokens"),
-                        static_cast<int64_t>(input.number("total_targets")));
-}
-
-/// Task 1b.
+/// Task 1b, with `by_threads` again and again on the same input, by threads that interrupt each
+/// other, until the loss differs from that before.
 Parcel run_causal_lm_loss(const Parcel& input) {
-  const Tensor logits = input.tensor("logits").clone();
+  static Fenced fenced;
+  const Tensor& scores = input.tensor("logits");
+  const lab::TokenBatch batch = input.batch("tokens");
   Parcel result;
-  result.set("losses", causal_lm_loss_of(input, logits));
-  result.set("gradients", logits);
-  return result;
-}
-
-/// Task 1b up to `repeat` times on the same input, by threads that interrupt each other; ends with
-/// the first loss that is another one than that before.
-Parcel run_causal_lm_loss_by_threads(const Parcel& input) {
-  const ShortTurns turns;
   std::vector<double> losses;
-  const auto differs = [&] { return !losses.empty() && losses.front() != losses.back(); };
-  const auto repeat = static_cast<size_t>(input.number("repeat"));
-  while (losses.size() < repeat && !differs() && !turns.long_enough())
-    losses.push_back(causal_lm_loss_of(input, input.tensor("logits").clone()));
-  Parcel result;
+  std::optional<ShortTurns> turns;
+  if (input.number("by_threads") != 0) turns.emplace();
+  const auto goes_on = [&] {
+    if (losses.size() < (turns ? kLeastRounds : 1)) return true;
+    return turns && !ShortTurns::over() && losses.size() < kMostRounds &&
+           losses.back() == losses.front();
+  };
+  while (goes_on()) {
+    fenced.fill(scores.values());
+    const Tensor logits = fenced.as_tensor(scores.shape());
+    losses.push_back(
+        causal_lm_loss(logits, batch, static_cast<int64_t>(input.number("total_targets"))));
+    result.set("gradients", logits.clone());
+  }
   result.set("losses", losses);
+  result.set("fence_broken", fenced.is_broken() ? 1.0 : 0.0);
   return result;
 }
 
-/// Task 2: one update per row of `gradients` [S, n], the first one numbered `step`, in blocks of
-/// `block` elements. Returns parameters and moments after each update, [S, n].
+/// Task 2: one update, in blocks of `block` elements.
 Parcel run_adam_update(const Parcel& input) {
+  static Fenced parameters;
+  static Fenced gradients;
+  static Fenced first;
+  static Fenced second;
   const lab::AdamConfig config{.beta1 = static_cast<float>(input.number("beta1")),
                                .beta2 = static_cast<float>(input.number("beta2")),
                                .epsilon = static_cast<float>(input.number("epsilon"))};
-  const auto learning_rate = static_cast<float>(input.number("learning_rate"));
-  const auto block = static_cast<int64_t>(input.number("block"));
-  const Tensor gradients = input.tensor("gradients");
-  const Tensor w = input.tensor("parameters").clone();
-  const Tensor m = input.tensor("first_moment").clone();
-  const Tensor v = input.tensor("second_moment").clone();
-  const Tensor all_w = Tensor::empty(gradients.shape());
-  const Tensor all_m = Tensor::empty(gradients.shape());
-  const Tensor all_v = Tensor::empty(gradients.shape());
-  for (int64_t s = 0; s < gradients.size(0); ++s) {
-    const std::span<float> g = gradients.rows(s, s + 1).values();
-    lab::parallel_blocks(w.numel(), block, [&](int64_t first, int64_t last) {
-      const auto part = [&](std::span<float> all) {
-        return all.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first));
-      };
-      adam_update(config, learning_rate, static_cast<int64_t>(input.number("step")) + s,
-                  part(w.values()), part(g), part(m.values()), part(v.values()));
-    });
-    std::ranges::copy(w.values(), all_w.rows(s, s + 1).data());
-    std::ranges::copy(m.values(), all_m.rows(s, s + 1).data());
-    std::ranges::copy(v.values(), all_v.rows(s, s + 1).data());
-  }
+  const std::span<float> w = parameters.fill(input.tensor("parameters").values());
+  const std::span<float> g = gradients.fill(input.tensor("gradients").values());
+  const std::span<float> m = first.fill(input.tensor("first_moment").values());
+  const std::span<float> v = second.fill(input.tensor("second_moment").values());
+  lab::parallel_blocks(
+      static_cast<int64_t>(w.size()), static_cast<int64_t>(input.number("block")),
+      [&](int64_t begin, int64_t end) {
+        const auto part = [&](std::span<float> all) {
+          return all.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+        };
+        adam_update(config, static_cast<float>(input.number("learning_rate")),
+                    static_cast<int64_t>(input.number("step")), part(w), part(g), part(m), part(v));
+      });
+  const auto tensor = [](std::span<const float> values) {
+    return Tensor::from(values, {static_cast<int64_t>(values.size())});
+  };
+  const bool is_broken =
+      parameters.is_broken() || gradients.is_broken() || first.is_broken() || second.is_broken();
   Parcel result;
-  result.set("parameters", all_w);
-  result.set("first_moment", all_m);
-  result.set("second_moment", all_v);
+  result.set("parameters", tensor(w));
+  result.set("gradients", tensor(g));
+  result.set("first_moment", tensor(m));
+  result.set("second_moment", tensor(v));
+  result.set("fence_broken", is_broken ? 1.0 : 0.0);
   return result;
 }
 
-/// Small enough for milliseconds, with every kind of weight; large initial values, so that the
-/// gradients of all of them are well above rounding.
-lab::LlamaStage tiny_model() {
-  const lab::LlamaConfig config{.vocab_size = 24,
-                                .dim = 16,
-                                .heads = 2,
-                                .kv_heads = 1,
-                                .layers = 2,
-                                .hidden_dim = 24,
-                                .context = 8,
-                                .init_std = 0.3F};
-  return {config, lab::StageSpan::whole(config), lab::Device::kCpu, 7};
-}
-
-std::vector<TokenBatch> microbatches(const Parcel& input) {
-  std::vector<TokenBatch> batches;
-  for (int k = 0; k < static_cast<int>(input.number("microbatches")); ++k)
-    batches.push_back(input.batch("microbatch" + std::to_string(k)));
-  return batches;
-}
-
-/// The Adam update as the paper writes it, for the optimizer that task 3 is tested with.
-void plain_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
-                std::span<float> w, std::span<const float> g, std::span<float> m,
-                std::span<float> v) {
-  const double correction1 = 1 - std::pow(double{config.beta1}, step);
-  const double correction2 = 1 - std::pow(double{config.beta2}, step);
-  for (size_t i = 0; i < w.size(); ++i) {
-    m[i] = config.beta1 * m[i] + (1 - config.beta1) * g[i];
-    v[i] = config.beta2 * v[i] + (1 - config.beta2) * g[i] * g[i];
-    w[i] -= static_cast<float>(learning_rate * (m[i] / correction1) /
-                               (std::sqrt(v[i] / correction2) + config.epsilon));
-  }
-}
-
-std::unique_ptr<lab::Optimizer> make_optimizer(const std::string& name, int64_t size) {
-  if (name == "sgd") return std::make_unique<lab::Sgd>();
-  // A large epsilon: with a small one a gradient near zero, which is all rounding, would decide
-  // about the whole length of a weight's step.
-  const lab::AdamConfig config{.epsilon = 1e-3F};
-  return std::make_unique<lab::Adam>(size, config, plain_adam);
-}
-
-/// Task 3: `steps` training steps, with a correct loss, and an optimizer that keeps a record.
+/// Task 3. The passes are among the events.
 Parcel run_train_step(const Parcel& input) {
-  lab::LlamaStage model = tiny_model();
-  model.gradients().fill(static_cast<float>(input.number("leftover")));
-  const std::vector<TokenBatch> batches = microbatches(input);
-  RecordingOptimizer optimizer(make_optimizer(input.text("optimizer"), model.parameters().numel()));
-  Parcel result;
-  for (int step = 0; step < static_cast<int>(input.number("steps")); ++step) {
-    const std::string suffix = std::to_string(step);
-    optimizer.clear();
-    loss_totals().clear();
-    result.set("loss" + suffix, train_step(model, optimizer, batches, recording_loss,
-                                           static_cast<float>(input.number("learning_rate")),
-                                           input.number("max_norm")));
-    result.set("totals" + suffix, loss_totals());
-    result.set("updates" + suffix, static_cast<double>(optimizer.updates().size()));
-    if (!optimizer.updates().empty()) {
-      result.set("gradients" + suffix, optimizer.updates()[0].gradients);
-      result.set("rate" + suffix, optimizer.updates()[0].learning_rate);
-    }
-    result.set("weights" + suffix, model.parameters().clone());
-  }
-  return result;
-}
-
-/// The oracle of task 3, without any of the lab's functions: loss and gradients of each microbatch,
-/// summed over its targets, and the initial weights.
-Parcel run_microbatch_gradients(const Parcel& input) {
-  lab::LlamaStage model = tiny_model();
-  Parcel result;
-  result.set("weights", model.parameters().clone());
-  std::vector<double> losses;
-  for (const TokenBatch& batch : microbatches(input)) {
-    model.zero_gradients();
-    const Tensor logits = model.forward(batch);
-    const double loss = reference::causal_lm_loss(logits, batch, 1);
-    model.backward(logits);
-    result.set("gradients" + std::to_string(losses.size()), model.gradients().clone());
-    losses.push_back(loss);
-  }
-  result.set("losses", losses);
-  std::string names;
-  std::vector<double> begins;
-  for (const lab::Parameter& parameter : model.named_parameters()) {
-    names += parameter.name + "\n";
-    begins.push_back(static_cast<double>(parameter.value.data() - model.parameters().data()));
-  }
-  result.set_text("names", names);
-  result.set("begins", begins);
-  return result;
+  return lab::grading::record_steps(input, nullptr, [](const lab::grading::StepArguments& a) {
+    a.stage.observe_passes([](lab::LlamaStage::Pass pass, int /*microbatch*/, bool begins) {
+      if (begins) record_event(pass == lab::LlamaStage::Pass::kForward ? "forward" : "backward");
+    });
+    return train_step(a.stage, a.optimizer, a.microbatches, lab::grading::recorded_loss,
+                      a.learning_rate, a.max_norm);
+  });
 }
 
 }  // namespace
@@ -257,8 +256,6 @@ int main(int argc, char** argv) {
       {.alone = {{"cross_entropy", lab01::run_cross_entropy},
                  {"cross_entropy_by_threads", lab01::run_cross_entropy_by_threads},
                  {"causal_lm_loss", lab01::run_causal_lm_loss},
-                 {"causal_lm_loss_by_threads", lab01::run_causal_lm_loss_by_threads},
                  {"adam_update", lab01::run_adam_update},
-                 {"train_step", lab01::run_train_step},
-                 {"microbatch_gradients", lab01::run_microbatch_gradients}}});
+                 {"train_step", lab01::run_train_step}}});
 }

@@ -1,28 +1,76 @@
 // ShortTurns: lets what threads do to each other happen soon, also on a machine with one core.
 #pragma once
 
-#include <chrono>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
 #include <ctime>
-#include <vector>
+
+#include "common/tensor/parallel.h"
+
+#ifndef sigev_notify_thread_id  // glibc before 2.37 has no name for it
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 namespace lab01 {
 
-/// While it lives, parallel loops use at least four threads, and each of them gives up its core
-/// every few microseconds, wherever it happens to be. Left alone, a thread on a busy core is done
-/// with a short loop before another one begins, and a race between them shows by chance.
+/// While it lives, parallel loops use four threads, and each steps aside every few microseconds,
+/// wherever it happens to be. Left alone, a thread on a busy core is done with a short loop before
+/// another one begins, and a race between them shows by chance.
 class ShortTurns {
  public:
-  ShortTurns();
-  ~ShortTurns();
+  ShortTurns() {
+    struct sigaction action {};
+    action.sa_sigaction = end_turn;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigaction(SIGRTMIN, &action, nullptr);
+    turns_left() = kTurns;
+    lab::set_thread_count(kThreads);
+    lab::parallel_for(0, kThreads, [&](int64_t thread) {
+      timer_t& timer = timers_[static_cast<size_t>(thread)];
+      sigevent event{};
+      event.sigev_notify = SIGEV_THREAD_ID;
+      event.sigev_signo = SIGRTMIN;
+      event.sigev_value.sival_ptr = &timer;
+      event.sigev_notify_thread_id = static_cast<pid_t>(syscall(SYS_gettid));
+      if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) begin_turn(timer);
+    });
+  }
+  ~ShortTurns() {
+    for (const timer_t timer : timers_) timer_delete(timer);
+    lab::parallel_for(0, kThreads, [](int64_t) {});  // after it no thread is in the handler
+    std::signal(SIGRTMIN, SIG_IGN);
+    lab::set_thread_count(0);
+  }
   ShortTurns(const ShortTurns&) = delete;
   ShortTurns& operator=(const ShortTurns&) = delete;
 
-  /// Whether it has lived for two seconds: enough of it, on a machine that is busy with much else.
-  bool long_enough() const;
+  /// Whether there have been so many that a race has hardly gone unnoticed.
+  static bool over() { return turns_left() <= 0; }
 
  private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::vector<timer_t> timers_;  // one per thread
+  static constexpr int kThreads = 4;
+  static constexpr int kTurns = 3000;
+  static constexpr timespec kTurn{.tv_sec = 0, .tv_nsec = 20'000};
+  static constexpr timespec kShortly{.tv_sec = 0, .tv_nsec = 1};
+
+  static std::atomic<int>& turns_left() {
+    static std::atomic<int> left;
+    return left;
+  }
+  static void begin_turn(timer_t timer) {
+    const itimerspec turn{.it_interval = {}, .it_value = kTurn};
+    timer_settime(timer, 0, &turn, nullptr);
+  }
+  static void end_turn(int /*signal*/, siginfo_t* info, void* /*context*/) {
+    nanosleep(&kShortly, nullptr);  // sched_yield may come back at once
+    if (--turns_left() > 0) begin_turn(*static_cast<timer_t*>(info->si_value.sival_ptr));
+  }
+
+  std::array<timer_t, kThreads> timers_{};
 };
 
 }  // namespace lab01

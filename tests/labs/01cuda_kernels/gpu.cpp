@@ -1,23 +1,17 @@
 // machine.h for a GPU.
-#include <fmt/format.h>
-
+#include "common/tensor/accelerator.h"
 #include "tests/labs/01cuda_kernels/machine.h"
 
 namespace lab01cuda {
 
-int thread_orders() { return 4; }
-
-void choose_thread_order(int /*number*/) {}
-
-std::string name_of_thread_order(int number) { return fmt::format("run {}", number + 1); }
-
-std::string finding_of(const std::function<void()>& work) {
-  work();
-  return "";
+Work watch(int /*order*/, int /*block_step*/, const std::function<void()>& call,
+           const std::function<void()>& read) {
+  call();
+  lab::accelerator().synchronize();
+  read();
+  return {};
 }
 
-std::optional<int> kernels_run() { return std::nullopt; }
-
-std::optional<int64_t> most_numbers_read() { return std::nullopt; }
+int64_t least_fence() { return 64; }
 
 }  // namespace lab01cuda

@@ -4,152 +4,215 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
+#include <numeric>
 
-#include "common/grading/verdict.h"
-#include "labs/01cuda_kernels/kernels.h"
-#include "tests/labs/01cuda_kernels/findings.h"
-#include "tests/labs/01cuda_kernels/untouched.h"
+#include "tests/labs/01cuda_kernels/machine.h"
 
 namespace lab01cuda {
 namespace {
 
 using lab::grading::difference;
-using lab::grading::Expected;
-using lab::grading::Parcel;
-using lab::grading::stop;
 
-/// Whether `got` is what the mistake gives.
-bool is_mistake(const LengthResult& result, size_t mistake) {
-  Expected wrong = result.expected;
-  wrong.values = result.expected.mistakes[mistake].values;
-  wrong.mistakes.clear();
-  return difference(result.got, wrong).empty();
+/// What a finding of the emulation means: the first whose two texts occur in it.
+constexpr const char* kLessons[][3] = {
+    {"", "divergent barrier",
+     "not all threads of the block come to the same __syncthreads(): a barrier must not stand in a "
+     "branch, in a loop or after a return that only some of them take"},
+    {"", "does not name",
+     "the mask of a shuffle must name every lane that takes part, and every lane that is read: for "
+     "all 32 it is 0xffffffff"},
+    {"waits in", "_sync with mask",
+     "lanes of one warp wait in a shuffle for others that do not come: all 32 lanes must call it "
+     "together, also those that have no column of the row"},
+    {"", "nothing orders blocks",
+     "two blocks use the same place in memory, and one of them writes: blocks run in any order, "
+     "nothing waits for anything; each place belongs to one block"},
+    {": reads", "wrote: without a barrier",
+     "a thread reads what another one writes, and no __syncthreads() lies between: it may read "
+     "before the other has written"},
+    {": writes", "read: without a barrier",
+     "a thread writes what another one reads, and no __syncthreads() lies between: memory may be "
+     "used again only after all have read it"},
+    {": writes", "wrote: without a barrier",
+     "several threads write the same place, and which comes last is chance: let one thread write, "
+     "or give each warp a place of its own"},
+    {"", "which no thread of this block has written",
+     "shared memory is read before any thread has written it: is a __syncthreads() missing between "
+     "the writing and the reading? Or is more read than there is: a block has blockDim.x / 32 "
+     "warps, hence as many partial results, not always 32"},
+    {"", "outside",
+     "a thread reaches beyond the end of an array, or before its beginning: also threads that lie "
+     "beyond the end of the row must compare their index with its length; and -1 is no index"},
+    {"", "never written",
+     "a kernel reads where there is nothing: of 0 rows, no block may touch any"},
+    {"", "memory of the host",
+     "a kernel reaches for memory of the host: a GPU sees its own memory only"},
+    {"", "", "the emulation stopped the kernel"},
+};
+
+/// What entries of rank.cpp mean: the first that is there.
+constexpr const char* kProblems[][2] = {
+    {"refused",
+     "the GPU refuses to start the kernel: a grid has at least one block, and at most 65,535 in "
+     "its "
+     "y and z dimension (2,147,483,647 in x); a block has at most 1,024 threads and 48 KiB"},
+    {"fence",
+     "memory beside an array was overwritten: compare each index with the length before writing"},
+    {"changed", "an array was changed that is input: the kernel may only read it"},
+    {"unsteady",
+     "the result depends on which thread comes first: is a sum made in the order of arrival "
+     "(atomicAdd), or does a thread read what another one writes?"},
+    {"kept",
+     "the very same call, made again, has another result: something is kept from an earlier call. "
+     "Results depend on the arguments alone; look for static variables, and for what is done the "
+     "first time only"},
+};
+
+void expect_no_problem(const Parcel& result) {
+  const std::string finding = result.has("finding") ? result.text("finding") : "";
+  for (const auto& [verb, words, meaning] : kLessons)
+    if (!finding.empty() && finding.find(verb) != std::string::npos &&
+        finding.find(words) != std::string::npos)
+      stop(fmt::format("{}\n{}", meaning, finding));
+  for (const auto& [entry, meaning] : kProblems)
+    if (result.has(entry)) stop(fmt::format("{}\n{}", meaning, result.text(entry)));
 }
 
-bool is_untouched(const LengthResult& result) {
-  return std::ranges::any_of(result.got, [](double value) { return value == double{kUntouched}; });
-}
-
-/// "1, 31, 32".
-std::string listed(const std::vector<int64_t>& lengths) {
-  std::string text;
-  for (int64_t length : lengths) text += fmt::format("{}{}", text.empty() ? "" : ", ", length);
-  return text;
-}
-
-/// Which lengths are wrong, in words that lead to the mistake. `wrong` and the rest of all lengths
-/// are both not empty.
-std::string pattern(const std::vector<int64_t>& right, const std::vector<int64_t>& wrong) {
-  const auto wrong_are_those = [&](const std::function<bool(int64_t)>& condition) {
-    return std::ranges::all_of(wrong, condition) && std::ranges::none_of(right, condition);
-  };
-  if (wrong_are_those([](int64_t n) { return n % kThreads != 0; }))
-    return fmt::format(
-        "rows whose length is no multiple of the block ({} threads) are wrong, the others right: "
-        "what do threads beyond the end of the row add, and do all columns of the last, shorter "
-        "round take part?",
-        kThreads);
-  if (wrong_are_those([](int64_t n) { return n > kThreads && n % kThreads != 0; }))
-    return fmt::format(
-        "rows of {} columns are right, longer ones that are no multiple of it wrong: do all "
-        "columns of the last, shorter round take part?",
-        kThreads);
-  if (wrong_are_those([](int64_t n) { return n > kThreads; }))
-    return fmt::format(
-        "rows longer than the block ({} threads) are wrong, the others right: a thread has the "
-        "columns threadIdx.x, threadIdx.x + {}, threadIdx.x + {}, ...",
-        kThreads, kThreads, 2 * kThreads);
-  if (wrong_are_those([](int64_t n) { return n > 32; }))
-    return "rows longer than a warp (32 columns) are wrong, the others right: are the partial "
-           "results of all warps brought together, and in all threads?";
-  if (wrong_are_those([](int64_t n) { return n > 1; }))
-    return "rows of one column are right, longer ones wrong: each thread has seen a part of its "
-           "row "
-           "only; are the parts brought together?";
-  return fmt::format("rows of {} columns are wrong, of {} right", listed(wrong), listed(right));
-}
-
-/// `launches`: how many kernels ran, and of how many calls.
-std::string explain_launches(const std::vector<double>& launches) {
-  return fmt::format(
-      "{}\n{} kernels, {} calls",
-      launches[0] > launches[1]
-          ? "a call started more than one kernel: all belongs into one, so that each number is "
-            "fetched from memory as rarely as possible"
-          : "a call started no kernel: the numbers lie in the memory of the GPU and are worked out "
-            "there, by a kernel, not by the host",
-      launches[0], launches[1]);
+/// One kernel, on the right stream, for which the host does not wait.
+void expect_one_kernel(const Parcel& result, bool has_work) {
+  if (has_work && result.has("kernels") &&
+      result.number("kernels") + result.number("elsewhere") == 0)
+    stop(
+        "a call started no kernel: the numbers lie in the memory of the GPU and are worked out "
+        "there, by a kernel, not by the host");
+  expect_at_most(result, "elsewhere", 0,
+                 "the kernel was not started on the stream of the workbook: without an order "
+                 "between the streams it runs before its input is there, or after its result is "
+                 "read; launch it on lab::cuda::stream()\nkernels on other streams:");
+  expect_at_most(result, "kernels", 1,
+                 "a call started more than one kernel: all belongs into one, so that each number "
+                 "is fetched from memory as rarely as possible\nkernels:");
+  expect_at_most(result, "early", 0,
+                 "the function waits for the GPU: it is to start the kernel and return at once, so "
+                 "that the host can ask for the next one\nsynchronisations, and copies to the "
+                 "host:");
+  expect_at_most(result, "others", 0,
+                 "a call copies or sets memory beside its kernel: the one kernel does all the "
+                 "work\ncopies:");
 }
 
 }  // namespace
 
-Parcel run_kernel(const std::string& scenario, const Parcel& input) {
-  Parcel result = lab::grading::student(scenario, input);
-  if (result.has("finding")) stop(explain_finding(result.text("finding")));
-  if (result.has("fence"))
-    stop(
-        fmt::format("memory beside the array {} was overwritten: compare each index with the "
-                    "length before writing",
-                    result.text("fence")));
-  if (result.has("unsteady"))
-    stop(
-        fmt::format("the result depends on which thread comes first: is a sum made in the order "
-                    "of arrival (atomicAdd), or does a thread read what another one writes?\n{}: "
-                    "other bits",
-                    result.text("unsteady")));
-  if (result.has("launches")) stop(explain_launches(result.numbers("launches")));
-  return result;
-}
-
-void expect_shared_work(const Parcel& result, const std::string& suffix, const Share& share) {
-  if (!result.has("most_read" + suffix)) return;
-  const double most = result.number("most_read" + suffix);
-  if (most == 0)
-    stop("the kernel reads no number at all: the work is the kernel's, not the host's");
-  if (most > share.limit)
-    stop(fmt::format("{}\na thread read {} numbers, {}; expected are at most {}", share.lesson,
-                     most, share.of_what, share.limit));
-}
-
-void expect_shared_row(const Parcel& result, const std::string& suffix, int64_t columns) {
-  if (columns < kLongRow) return;
-  expect_shared_work(
-      result, suffix,
-      {.limit = static_cast<double>(columns / 4),
-       .lesson = fmt::format("one thread goes over a whole row: its work is to be shared by the "
-                             "threads of the block. Give each the columns threadIdx.x, "
-                             "threadIdx.x + {}, ..., and bring their results together",
-                             kThreads),
-       .of_what = fmt::format("its row has {}", columns)});
-}
-
-void expect_lengths(const std::vector<LengthResult>& results) {
-  std::vector<int64_t> right;
-  std::vector<int64_t> wrong;
-  const LengthResult* example = nullptr;
-  for (const LengthResult& result : results) {
-    const bool is_right = difference(result.got, result.expected).empty();
-    (is_right ? right : wrong).push_back(result.length);
-    if (!is_right && example == nullptr) example = &result;
+void judge_kernels(const std::string& scenario, const std::vector<KernelCall>& calls,
+                   const Options& options) {
+  std::vector<lab::grading::Call> all;
+  for (const KernelCall& call : calls) {
+    all.push_back({.scenario = scenario, .inputs = {call.input}, .name = call.name});
+    all.back().inputs[0].set("fence", options.fence);
+    all.back().inputs[0].set("block_step", options.block_step);
   }
-  if (example == nullptr) return;
+  judge_calls(all, {.network = lab::grading::Network::kNone, .threads = 1},
+              [&](size_t k, const std::vector<Parcel>& ranks) {
+                expect_no_problem(ranks[0]);
+                expect_one_kernel(ranks[0], calls[k].has_work);
+                calls[k].judge(ranks[0]);
+              });
+}
 
-  Expected expected = example->expected;
-  expected.mistakes.clear();  // one that fits a single length says nothing
-  const std::string details =
-      fmt::format("row length {}: {}", example->length, difference(example->got, expected));
-  for (size_t i = 0; i < example->expected.mistakes.size(); ++i)
-    if (std::ranges::all_of(results, [i](const LengthResult& r) { return is_mistake(r, i); }))
-      stop(fmt::format("{}\n{}", example->expected.mistakes[i].message, details));
-  if (is_untouched(*example))
-    stop(fmt::format("{}: some were never written, with row length {}", expected.what,
-                     example->length));
-  if (right.empty()) stop(details);
-  const bool finite = std::ranges::all_of(example->got, [](double v) { return std::isfinite(v); });
-  stop(finite ? fmt::format("{}\n{}", pattern(right, wrong), details)
-              : fmt::format("{}\n{}", details, pattern(right, wrong)));
+void expect_numbers(Numbers got, const Expected& expected, const Options& options,
+                    const Numbers& before) {
+  size_t last = 0;  // that was written
+  for (size_t i = 0; options.block_step > 1 && i < got.size(); ++i) {
+    if (got[i] != (before.empty() ? double{kUntouched} : before[i]))
+      last = i;
+    else
+      got[i] = expected.values[i];
+  }
+  if (options.block_step > 1 && last + 1000 < got.size())
+    stop(fmt::format("{}: none was written after number {} of {}: is the grid large enough?",
+                     expected.what, last, got.size()));
+  const std::string message = difference(got, expected);
+  if (message.empty()) return;
+  if (const auto first = std::ranges::find(got, double{kUntouched}); first != got.end())
+    stop(fmt::format("{}: {} of {} were never written, the first of them {}", expected.what,
+                     std::ranges::count(got, double{kUntouched}), got.size(),
+                     expected.name(static_cast<size_t>(first - got.begin()))));
+  Expected unexplained = expected;
+  unexplained.mistakes = {};
+  unexplained.if_not_finite = {};
+  const bool explained = difference(got, unexplained) != message;
+  stop(explained || options.lesson.empty() ? message : options.lesson + "\n" + message);
+}
+
+void expect_at_most(const Parcel& result, const std::string& count, double limit,
+                    const std::string& lesson) {
+  if (!result.has(count) || result.number(count) <= limit) return;
+  stop(fmt::format("{} {}; expected are at most {}", lesson, result.number(count), limit));
+}
+
+void expect_shared_row(const Parcel& result, size_t columns) {
+  if (columns < kLongRow) return;
+  expect_at_most(
+      result, "most_read", static_cast<double>(columns / 4),
+      fmt::format(
+          "one thread goes over a whole row: its work is to be shared by the threads of the "
+          "block. Give each the columns threadIdx.x, threadIdx.x + {}, ..., and bring their "
+          "results together\nrow of {}, numbers that a thread has read:",
+          kThreads, columns));
+}
+
+std::function<std::string(size_t)> place_in_row(size_t per_row, const std::string& element,
+                                                const std::string& row) {
+  return [=](size_t i) {
+    const std::string place = fmt::format("{} {}", row, i / per_row);
+    return element.empty() ? place : fmt::format("{}, {} {}", place, element, i % per_row);
+  };
+}
+
+std::vector<RowPart> parts_of_row(size_t columns) {
+  constexpr size_t kBlock = kThreads;
+  std::vector<RowPart> parts = {
+      {"each thread has seen a part of its row only: are the parts brought together, and in all "
+       "threads?",
+       [](size_t c, size_t thread) { return c % kBlock == thread; }},
+      {"rows whose length is no multiple of the warp (32 columns) are wrong: a warp that is only "
+       "partly filled takes part, too",
+       [=](size_t c, size_t) { return c % kBlock < std::min(columns, kBlock) / 32 * 32; }},
+      {"rows longer than a warp (32 columns) are wrong: only what the first warp has seen is in "
+       "the "
+       "result; are the partial results of all warps brought together, and in all threads?",
+       [](size_t c, size_t) { return c % kBlock < 32; }},
+      {"rows longer than the block (128 threads) are wrong: only the first column of each thread "
+       "is "
+       "in the result; a thread has the columns threadIdx.x, threadIdx.x + 128, ...",
+       [](size_t c, size_t) { return c < kBlock; }},
+      {"rows whose length is no multiple of the block (128 threads) are wrong: only whole rounds "
+       "are in the result; all columns of the last, shorter round take part, too",
+       [=](size_t c, size_t) { return c < columns / kBlock * kBlock; }}};
+  for (const size_t limit : {1024, 2048, 4096, 8192})
+    parts.push_back({fmt::format("rows longer than {} columns are wrong: those that come after are "
+                                 "not in the result",
+                                 limit),
+                     [=](size_t c, size_t) { return c < limit; }});
+  for (const size_t group : {2, 4, 8})
+    for (const size_t rest : {0, 1})
+      parts.push_back(
+          {fmt::format("a loop in steps of {} columns per thread: of those that are left "
+                       "over at its end, {} in the result",
+                       group, rest == 0 ? "none is" : "only one is"),
+           [=](size_t c, size_t) {
+             const size_t own = (columns - 1 - c % kBlock) / kBlock + 1;
+             return c / kBlock < own / group * group + rest;
+           }});
+  return parts;
+}
+
+Numbers sums_of(const RowPart& part, const Numbers& terms) {
+  if (!part.has) return Numbers(kThreads, std::accumulate(terms.begin(), terms.end(), 0.0));
+  Numbers sums(kThreads, 0.0);
+  for (size_t thread = 0; thread < std::min(sums.size(), terms.size()); ++thread)
+    for (size_t c = 0; c < terms.size(); ++c) sums[thread] += part.has(c, thread) ? terms[c] : 0;
+  return sums;
 }
 
 }  // namespace lab01cuda

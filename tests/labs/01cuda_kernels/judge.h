@@ -1,52 +1,75 @@
-// What all verdicts on kernels share: running them, and telling from which row lengths are wrong
-// what a kernel may have overlooked.
+// What all verdicts on kernels share: making calls, explaining what the machine has noticed, and
+// telling which part of a row a kernel has overlooked.
 #pragma once
 
-#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "common/grading/compare.h"
-#include "common/grading/parcel.h"
+#include "labs/01cuda_kernels/kernels.h"
+#include "tests/grading/training_case.h"
+#include "tests/grading/verdict.h"
 
 namespace lab01cuda {
 
-/// Row lengths around everything that a kernel counts in: one, a warp, a block; and some that are
-/// multiples of none.
-inline const std::vector<int64_t> kLengths = {1, 31, 32, 33, 127, 128, 129, 288, 1000, 4096};
+using lab::Tensor;
+using lab::grading::draw_tensor;
+using lab::grading::Expected;
+using lab::grading::Mistake;
+using lab::grading::Numbers;
+using lab::grading::Parcel;
+using lab::grading::stop;
+using lab::grading::to_doubles;
 
-/// Runs a scenario of the implementation that is judged. Ends the test as failed if the emulation
-/// has found something, if memory beside the arrays was overwritten, if results depend on the order
-/// of the threads, or if one call started several kernels, or none.
-lab::grading::Parcel run_kernel(const std::string& scenario, const lab::grading::Parcel& input);
-
-/// What a single thread may read.
-struct Share {
-  double limit = 0;  // in numbers
-  std::string lesson;
-  std::string of_what;  // "its row has 4096"
+struct Options {
+  std::string lesson = {};  // told if numbers are wrong and no known mistake explains them
+  int fence = 0;            // how many numbers before and after each array nobody may touch
+  int block_step = 1;       // of the blocks of a grid, only every block_step-th runs
 };
 
-/// Ends the test as failed if one thread has read more than its share in the call whose results
-/// have this suffix. Nothing is known of threads on a GPU.
-void expect_shared_work(const lab::grading::Parcel& result, const std::string& suffix,
-                        const Share& share);
-
-/// The same for rows of `columns` with a block each: a quarter of a row, if it is long. That is
-/// eight times as much as each lane reads if a single warp goes over the row once.
-void expect_shared_row(const lab::grading::Parcel& result, const std::string& suffix,
-                       int64_t columns);
-inline constexpr int64_t kLongRow = 4096;
-
-/// What came out of rows of one length, and what should have.
-struct LengthResult {
-  int64_t length;
-  std::vector<double> got;
-  lab::grading::Expected expected;
+/// One call, and how to judge its numbers.
+struct KernelCall {
+  std::string name;  // "3 rows of 40 columns"
+  bool has_work;     // else no kernel need run
+  Parcel input;
+  std::function<void(const Parcel& result)> judge;
 };
 
-/// Ends the test as failed unless all are right. Mistakes (of the same order in all results) are
-/// told if they explain every length; otherwise, which lengths are wrong.
-void expect_lengths(const std::vector<LengthResult>& results);
+/// Makes the calls one after the other in one process. Ends the test as failed if the machine has
+/// noticed something, if results depend on the order of the threads, if not exactly one kernel ran
+/// on the stream of the workbook, or if the function has waited for it; else judges the numbers.
+void judge_kernels(const std::string& scenario, const std::vector<KernelCall>& calls,
+                   const Options& options);
+
+/// As lab::grading::expect; says also if some were never written, and the lesson of the call. If
+/// only some blocks have run, what is still as it was `before` is left out.
+void expect_numbers(Numbers got, const Expected& expected, const Options& options,
+                    const Numbers& before = {});
+
+/// Ends the test as failed if a count of machine.h is larger than that. Nothing is known on a GPU.
+void expect_at_most(const Parcel& result, const std::string& count, double limit,
+                    const std::string& lesson);
+
+/// The same for what one thread reads of long rows that have a block each: a quarter of a row. That
+/// is eight times as much as each lane reads if a single warp goes over the row once.
+void expect_shared_row(const Parcel& result, size_t columns);
+inline constexpr size_t kLongRow = 4096;
+
+/// Names of elements, for Expected: "row 2, column 7", or "row 2" if a row has one.
+std::function<std::string(size_t)> place_in_row(size_t per_row, const std::string& element = "",
+                                                const std::string& row = "row");
+
+/// A wrong way to go over a row: of all columns, a thread finds only these in its result.
+struct RowPart {
+  std::string mistake = {};
+  std::function<bool(size_t column, size_t thread)> has = {};  // none: all columns
+};
+
+/// What people overlook in a row of so many columns.
+std::vector<RowPart> parts_of_row(size_t columns);
+
+/// For each thread of the block, the sum of the terms (one per column) of its part.
+Numbers sums_of(const RowPart& part, const Numbers& terms);
 
 }  // namespace lab01cuda

@@ -3,28 +3,35 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <map>
 #include <string>
 
 namespace lab01cuda {
 
-/// How often every call is repeated: in the emulation, each time with another order of the threads.
-int thread_orders();
-/// Chooses the order for the kernels that run from now on, 0 <= number < thread_orders(). A GPU
-/// chooses for itself.
-void choose_thread_order(int number);
-/// "descending"; on a GPU "run 2".
-std::string name_of_thread_order(int number);
+/// Lies in memory that a kernel has yet to write: no test computes this number.
+inline constexpr float kUntouched = -98765.0F;
 
-/// Calls `work`, which starts kernels and waits for them. Returns what the emulation has found
-/// wrong with a kernel; empty if nothing, and on a GPU.
-std::string finding_of(const std::function<void()>& work);
+/// What a call of the student's function has made the machine do.
+struct Work {
+  std::string finding = {};  // what the emulation has found wrong; empty on a GPU
+  /// Nothing on a GPU, where nobody counts. Else
+  ///   kernels     that ran on the stream of the workbook
+  ///   elsewhere   on other streams
+  ///   early       kernels that ran, and waits, before the function returned
+  ///   others      copies and memsets
+  ///   most_read   numbers of 4 bytes that one thread of the last kernel has read at most
+  ///   read        from GPU memory by all its threads together
+  ///   written     likewise
+  std::map<std::string, double> counts = {};
+};
 
-/// Kernels that have run so far; nothing where nobody counts.
-std::optional<int> kernels_run();
+/// Calls `call`, waits for what it has started, and then calls `read`. Threads and blocks run in an
+/// order of this number, 0, 1, 2, ..., and of the blocks only every `block_step`-th; on a GPU all.
+Work watch(int order, int block_step, const std::function<void()>& call,
+           const std::function<void()>& read);
 
-/// How many numbers of 4 bytes a single thread of the last kernel has read at most, from global and
-/// shared memory; nothing where nobody counts.
-std::optional<int64_t> most_numbers_read();
+/// How many numbers before and after each array nobody may touch, at least. The emulation finds
+/// every access beyond an array that is just as long as its numbers.
+int64_t least_fence();
 
 }  // namespace lab01cuda

@@ -1,213 +1,200 @@
-// The rank program of lab 01's CUDA part: calls an implementation's kernels on what the verdict
-// sends, on a GPU or in the emulation.
+// The rank program of lab 01's CUDA part: the contract's functions, and the scenarios that call
+// them, on a GPU or in the emulation.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <string>
+#include <limits>
 #include <string_view>
 #include <vector>
 
-#include "common/grading/rank_main.h"
 #include "common/tensor/accelerator.h"
+#include "common/tensor/todo.h"
 #include "labs/01cuda_kernels/kernels.h"
-#include "tests/labs/01cuda_kernels/fenced_array.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
 #include "tests/labs/01cuda_kernels/machine.h"
-#include "tests/labs/01cuda_kernels/untouched.h"
-
-namespace lab01cuda {
-namespace {
 
 using lab::Tensor;
+using lab::grading::own;
 using lab::grading::Parcel;
 
-/// What a call has left behind, by name.
-using Outputs = std::map<std::string, Tensor>;
+namespace lab01cuda {
 
-Tensor untouched(const lab::Shape& shape) {
-  const Tensor tensor = Tensor::empty(shape);
-  tensor.fill(kUntouched);
-  return tensor;
+// The contract's functions.
+
+void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
+                    float* inverse_rms, int64_t rows, int64_t channels) {
+  return own(&launch_rmsnorm)(x, weight, epsilon, y, inverse_rms, rows, channels);
 }
+
+void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
+                                  int64_t rows, int64_t vocab) {
+  return own(&launch_softmax_cross_entropy)(logits, targets, scale, losses, rows, vocab);
+}
+
+void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
+                 float* parameters, const float* gradients, float* first_moment,
+                 float* second_moment, int64_t count) {
+  return own(&launch_adam)(config, learning_rate, step, parameters, gradients, first_moment,
+                           second_moment, count);
+}
+
+namespace {
+
+struct Array {
+  std::string name;
+  Tensor values;  // before the call
+  bool constant = false;
+};
+
+/// Starts the student's kernel on arrays in GPU memory.
+using Launch = std::function<void(const std::vector<float*>& arrays)>;
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
-/// The arrays of one call.
-class Arrays {
- public:
-  explicit Arrays(int64_t fence) : fence_(fence) {}
-
-  float* add(const std::string& name, const Tensor& values) {
-    return arrays_.try_emplace(name, values, fence_).first->second.data();
-  }
-  Outputs read() const {
-    Outputs outputs;
-    for (const auto& [name, array] : arrays_) outputs[name] = array.read();
-    return outputs;
-  }
-  /// The first one whose fence was overwritten; empty if none.
-  std::string broken_fence() const {
-    for (const auto& [name, array] : arrays_)
-      if (!array.fence_is_intact()) return name;
-    return "";
-  }
-
- private:
-  int64_t fence_;
-  std::map<std::string, FencedArray> arrays_;
-};
-
-/// Starts the student's kernel on these arrays.
-using Call = std::function<void(Arrays&)>;
-
-using Numbers = std::vector<double>;
-
-/// `count` calls of the student's function; whether there is something to do for them.
-struct Calls {
-  int64_t count = 1;
-  bool have_work = true;
-};
-
-/// Makes the calls once for every order of the threads. What they leave goes into `result`, each
-/// name followed by `suffix`, and beside the numbers
-///   finding      what the emulation has found wrong
-///   fence        the array beside which something was overwritten
-///   unsteady     the order in which other bits came out than in the first one, and where
-///   launches     how many kernels ran, of how many calls, if there were too many or too few
-///   most_read    (with the suffix) how many numbers a single thread of the last kernel has read
-/// Returns false if it is no use to go on.
-bool record(Parcel& result, const std::string& suffix, int64_t fence, const Calls& calls,
-            const Call& call) {
-  Outputs first;
-  for (int order = 0; order < thread_orders(); ++order) {
-    choose_thread_order(order);
-    Arrays arrays(fence);
-    Outputs outputs;
-    const std::optional<int> before = kernels_run();
-    int64_t launches = calls.count;
-    const std::string finding = finding_of([&] {
-      call(arrays);
-      lab::accelerator().synchronize();
-      if (before) launches = *kernels_run() - *before;
-      outputs = arrays.read();
-    });
-    if (!finding.empty()) {
-      result.set_text("finding", finding);
-      return false;
-    }
-    if (const std::string name = arrays.broken_fence(); !name.empty()) {
-      result.set_text("fence", name);
-      return false;
-    }
-    if (order == 0) {
-      first = outputs;
-      if (launches > calls.count || (launches < calls.count && calls.have_work))
-        result.set("launches",
-                   Numbers{static_cast<double>(launches), static_cast<double>(calls.count)});
-      if (const std::optional<int64_t> most = most_numbers_read(); most && launches > 0)
-        result.set("most_read" + suffix, static_cast<double>(*most));
-      for (const auto& [name, tensor] : outputs) result.set(name + suffix, tensor);
-      continue;
-    }
-    for (const auto& [name, tensor] : outputs)
-      if (!same_bits(tensor, first[name]) && !result.has("unsteady"))
-        result.set_text("unsteady",
-                        fmt::format("{}, threads in order {} and {}", name, name_of_thread_order(0),
-                                    name_of_thread_order(order)));
-  }
-  return true;
-}
-
-/// Task C1, once for each of the `count` matrices "x.0", "x.1", ...
-Parcel run_rmsnorm(const Parcel& input) {
-  const auto epsilon = static_cast<float>(input.number("epsilon"));
-  Parcel result;
-  for (int k = 0; k < static_cast<int>(input.number("count")); ++k) {
-    const Tensor x = input.tensor(fmt::format("x.{}", k));
-    const int64_t rows = x.size(0);
-    const auto call = [&](Arrays& arrays) {
-      const float* in = arrays.add("x", x);
-      const float* weight = arrays.add("weight", input.tensor(fmt::format("weight.{}", k)));
-      float* y = arrays.add("y", untouched(x.shape()));
-      launch_rmsnorm(in, weight, epsilon, y, arrays.add("inverse_rms", untouched({rows})), rows,
-                     x.size(1));
-    };
-    if (!record(result, fmt::format(".{}", k), static_cast<int64_t>(input.number("fence")),
-                {.have_work = rows > 0}, call))
-      break;
-  }
-  return result;
-}
-
-/// 32-bit integers travel in tensors, bit by bit.
-const int32_t* as_tokens(const float* data) { return reinterpret_cast<const int32_t*>(data); }
-
-Tensor tokens_of(const std::vector<double>& targets) {
-  const Tensor tensor = Tensor::empty({static_cast<int64_t>(targets.size())});
-  for (size_t n = 0; n < targets.size(); ++n) {
-    const auto target = static_cast<int32_t>(targets[n]);
-    std::memcpy(tensor.data() + n, &target, sizeof target);
-  }
+Tensor filled(const lab::Shape& shape, float value) {
+  const Tensor tensor = Tensor::empty(shape);
+  tensor.fill(value);
   return tensor;
 }
 
-/// Task C2, once for each of the `count` matrices "logits.0", "logits.1", ...
-Parcel run_softmax_cross_entropy(const Parcel& input) {
-  const auto scale = static_cast<float>(input.number("scale"));
+/// The numbers, with a fence before and after them: it makes every result that it enters not a
+/// number, and whoever computes with it changes its bits.
+Tensor fenced(const Tensor& values, int64_t fence) {
+  const Tensor all =
+      filled({values.numel() + 2 * fence}, std::numeric_limits<float>::signaling_NaN());
+  std::ranges::copy(values.values(), all.data() + fence);
+  return all;
+}
+
+/// What a call has left in the arrays. What is wrong with it goes into `result`: see run().
+std::vector<Tensor> run_once(int order, int block_step, const std::vector<Array>& arrays,
+                             int64_t fence, const Launch& launch, Parcel& result) {
+  std::vector<Tensor> memory;
+  std::vector<float*> addresses;
+  for (const Array& array : arrays) {
+    memory.push_back(fenced(array.values, fence).to(lab::Device::kCuda));
+    addresses.push_back(memory.back().data() + fence);
+  }
+  const auto start = [&] {
+    try {
+      launch(addresses);
+    } catch (const lab::NotImplemented&) {
+      throw;
+    } catch (const lab::Error& error) {
+      result.set_text("refused", error.what());
+    }
+  };
+  std::vector<Tensor> outputs;
+  const auto read = [&] {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      const Tensor all = memory[i].to(lab::Device::kCpu);
+      const Tensor& before = arrays[i].values;
+      outputs.push_back(all.rows(fence, all.numel() - fence).clone().view(before.shape()));
+      if (!same_bits(all, fenced(outputs[i], fence))) result.set_text("fence", arrays[i].name);
+      if (arrays[i].constant && !same_bits(outputs[i], before))
+        result.set_text("changed", arrays[i].name);
+    }
+  };
+  const Work work = watch(order, block_step, start, read);
+  if (!work.finding.empty()) result.set_text("finding", work.finding);
+  for (const auto& [name, count] : work.counts) result.set(name, count);
+  return outputs;
+}
+
+/// Makes the call in several orders of the threads. The result holds the arrays by name, the counts
+/// of Work, and if there is one of these
+///   refused    the error of the launch
+///   finding    what the emulation has found wrong
+///   fence      the array beside which something was overwritten
+///   changed    the array that should have stayed as it was
+///   unsteady   the array that has other bits in another order of the threads
+///   kept       the array that has other bits when the very same call is made again
+Parcel run(const Parcel& input, const std::vector<Array>& arrays, const Launch& launch) {
+  const auto fence = std::max(static_cast<int64_t>(input.number("fence")), least_fence());
+  constexpr int kOrders = 4;
+  const int step = static_cast<int>(input.number("block_step"));
   Parcel result;
-  for (int k = 0; k < static_cast<int>(input.number("count")); ++k) {
-    const Tensor scores = input.tensor(fmt::format("logits.{}", k));
-    const int64_t rows = scores.size(0);
-    const Tensor targets = tokens_of(input.numbers(fmt::format("targets.{}", k)));
-    const auto call = [&](Arrays& arrays) {
-      float* logits = arrays.add("logits", scores);
-      const float* tokens = arrays.add("targets", targets);
-      launch_softmax_cross_entropy(logits, as_tokens(tokens), scale,
-                                   arrays.add("losses", untouched({rows})), rows, scores.size(1));
-    };
-    if (!record(result, fmt::format(".{}", k), static_cast<int64_t>(input.number("fence")),
-                {.have_work = rows > 0}, call))
-      break;
+  std::vector<Tensor> first;
+  for (int order = 0; order < kOrders; ++order) {
+    const std::vector<Tensor> outputs = run_once(order, step, arrays, fence, launch, result);
+    for (const char* problem : {"refused", "finding", "fence", "changed"})
+      if (result.has(problem)) return result;
+    if (order == 0) first = outputs;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      if (order == 0) result.set(arrays[i].name, outputs[i]);
+      if (same_bits(outputs[i], first[i])) continue;
+      const std::vector<Tensor> again = run_once(0, step, arrays, fence, launch, result);
+      const bool steady = again.size() <= i || same_bits(again[i], first[i]);
+      result.set_text(steady || !result.has("kernels") ? "unsteady" : "kept", arrays[i].name);
+      return result;
+    }
   }
   return result;
 }
 
-/// Task C3: one update per row of "gradients" [S, n], the first one numbered `step`. Returns
-/// parameters and moments after the last.
+float number(const Parcel& input, const std::string& name) {
+  return static_cast<float>(input.number(name));
+}
+
+Parcel run_rmsnorm(const Parcel& input) {
+  const Tensor& x = input.tensor("x");
+  return run(input,
+             {{"x", x, true},
+              {"weight", input.tensor("weight"), true},
+              {"y", filled(x.shape(), kUntouched)},
+              {"inverse_rms", filled({x.size(0)}, kUntouched)}},
+             [&](const std::vector<float*>& a) {
+               launch_rmsnorm(a[0], a[1], number(input, "epsilon"), a[2], a[3], x.size(0),
+                              x.size(1));
+             });
+}
+
+Parcel run_softmax_cross_entropy(const Parcel& input) {
+  const Tensor& logits = input.tensor("logits");
+  // 32-bit integers travel in tensors, bit by bit.
+  const Tensor targets = Tensor::empty({logits.size(0)});
+  for (int64_t n = 0; n < targets.numel(); ++n) {
+    const auto target = static_cast<int32_t>(input.tensor("targets").data()[n]);
+    std::memcpy(targets.data() + n, &target, sizeof target);
+  }
+  return run(input,
+             {{"logits", logits},
+              {"targets", targets, true},
+              {"losses", filled({logits.size(0)}, kUntouched)}},
+             [&](const std::vector<float*>& a) {
+               launch_softmax_cross_entropy(a[0], reinterpret_cast<const int32_t*>(a[1]),
+                                            number(input, "scale"), a[2], logits.size(0),
+                                            logits.size(1));
+             });
+}
+
 Parcel run_adam(const Parcel& input) {
-  const lab::AdamConfig config{.beta1 = static_cast<float>(input.number("beta1")),
-                               .beta2 = static_cast<float>(input.number("beta2")),
-                               .epsilon = static_cast<float>(input.number("epsilon"))};
-  const Tensor gradients = input.tensor("gradients");
-  const int64_t count = gradients.size(1);
-  Parcel result;
-  record(result, "", static_cast<int64_t>(input.number("fence")),
-         {.count = gradients.size(0), .have_work = count > 0}, [&](Arrays& arrays) {
-           float* w = arrays.add("parameters", input.tensor("parameters"));
-           float* m = arrays.add("first_moment", input.tensor("first_moment"));
-           float* v = arrays.add("second_moment", input.tensor("second_moment"));
-           for (int64_t s = 0; s < gradients.size(0); ++s) {
-             const float* g = arrays.add(fmt::format("gradients {}", s), gradients.rows(s, s + 1));
-             launch_adam(config, static_cast<float>(input.number("learning_rate")),
-                         static_cast<int64_t>(input.number("step")) + s, w, g, m, v, count);
-           }
-         });
-  return result;
+  const std::vector<double> constants = input.numbers("constants");
+  const std::vector<float> c(constants.begin(), constants.end());
+  const lab::AdamConfig config{.beta1 = c[0], .beta2 = c[1], .epsilon = c[2]};
+  const Tensor& gradients = input.tensor("gradients");
+  return run(input,
+             {{"parameters", input.tensor("parameters")},
+              {"gradients", gradients, true},
+              {"first_moment", input.tensor("first_moment")},
+              {"second_moment", input.tensor("second_moment")}},
+             [&](const std::vector<float*>& a) {
+               launch_adam(config, c[3], static_cast<int64_t>(input.number("step")), a[0], a[1],
+                           a[2], a[3], gradients.numel());
+             });
 }
 
 /// For the tests on a GPU: whether there is one, and why not. Exit code 77 means "skipped".
 int tell_device() {
   const lab::AcceleratorSupport support = lab::accelerator_support();
-  if (support.count > 0) {
-    fmt::print("{}\n", lab::accelerator().name());
-    return 0;
-  }
-  fmt::print("skipped: {}\n", support.problem);
-  return 77;
+  if (support.count > 0) fmt::print("{}\n", lab::accelerator().name());
+  if (support.count == 0) fmt::print("skipped: {}\n", support.problem);
+  return support.count > 0 ? 0 : 77;
 }
 
 }  // namespace

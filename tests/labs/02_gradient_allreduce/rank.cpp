@@ -1,75 +1,124 @@
-// The rank program of lab 02: calls an implementation's functions on what the verdict sends.
+// The rank program of lab 02: the contract's functions, and the scenarios that call them.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/grading/rank_main.h"
-#include "labs/01_single_gpu/single_gpu.h"
+#include "common/tensor/error.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
-#include "tests/labs/02_gradient_allreduce/step_log.h"
-#include "tests/labs/02_gradient_allreduce/tiny_model.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
+#include "tests/grading/training_rank.h"
+
+using lab::ProcessGroup;
+using lab::Tensor;
+using lab::grading::own;
+using lab::grading::Parcel;
+using lab::grading::record_event;
 
 namespace lab02 {
 namespace {
 
-using lab::ProcessGroup;
-using lab::Tensor;
-using lab::TokenBatch;
-using lab::grading::Parcel;
-
-/// Names of the model's tensors, a line each, and where they begin in the flat buffers.
-void describe(const lab::LlamaStage& model, Parcel& result) {
-  std::string names;
-  std::vector<double> begins;
-  for (const lab::Parameter& parameter : model.named_parameters()) {
-    names += parameter.name + "\n";
-    begins.push_back(static_cast<double>(parameter.value.data() - model.parameters().data()));
-  }
-  result.set_text("names", names);
-  result.set("begins", begins);
+/// In the place of the student's for task 4. It refuses what no averaging can answer.
+void correct_average_gradients(std::span<const Tensor> gradients, int64_t targets,
+                               ProcessGroup& world) {
+  lab::require(targets >= 0, "average_gradients was called with {} targets", targets);
+  lab::require(!gradients.empty(), "average_gradients was called without a tensor");
+  const Tensor total = Tensor::from({static_cast<float>(targets)}, {1});
+  world.all_reduce(total);
+  const double all = total.data()[0];
+  const double share = all > 0 ? static_cast<double>(targets) / all : 0;
+  std::vector<float> numbers;
+  for (const Tensor& tensor : gradients)
+    for (float value : tensor.values()) numbers.push_back(static_cast<float>(share * value));
+  const Tensor flat = Tensor::from(numbers, {static_cast<int64_t>(numbers.size())});
+  world.all_reduce(flat);
+  const float* next = flat.data();
+  for (const Tensor& tensor : gradients)
+    for (float& value : tensor.values()) value = *next++;
 }
 
-/// Task 1, on a model that each rank draws from its own `seed`.
+}  // namespace
+
+// The contract's functions.
+
+void broadcast_parameters(lab::LlamaStage& model, ProcessGroup& world) {
+  return own(&broadcast_parameters)(model, world);
+}
+
+std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_size) {
+  return own(&shard)(order, rank, world_size);
+}
+
+void average_gradients(std::span<const Tensor> gradients, int64_t targets, ProcessGroup& world) {
+  record_event("average");
+  if (lab::grading::is_given("3")) return correct_average_gradients(gradients, targets, world);
+  return own(&average_gradients)(gradients, targets, world);
+}
+
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  float learning_rate, double max_gradient_norm, ProcessGroup& world) {
+  return own(&train_step)(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm,
+                          world);
+}
+
+double average_loss(double loss, int64_t targets, ProcessGroup& world) {
+  return own(&average_loss)(loss, targets, world);
+}
+
+namespace {
+
+/// Task 1: every rank has drawn weights of its own, of every tensor.
 Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
-  lab::LlamaStage model = tiny_model(static_cast<uint64_t>(input.number("seed")));
+  lab::LlamaStage model(lab::grading::model_of(input), lab::grading::span_of(input),
+                        lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
+  for (const lab::Parameter& parameter : model.named_parameters())
+    for (float& weight : parameter.value.values())
+      weight += 0.01F * static_cast<float>(world.rank() + 1);
   Parcel result;
-  describe(model, result);
-  result.set("before", model.parameters().clone());
+  std::string names;
+  std::vector<double> sizes;
+  for (const lab::Parameter& parameter : model.named_parameters()) {
+    names += parameter.name + "\n";
+    sizes.push_back(static_cast<double>(parameter.value.numel()));
+  }
+  result.set_text("names", names);
+  result.set("sizes", sizes);
+  result.set("before", lab::grading::packed(model, model.parameters()));
   broadcast_parameters(model, world);
-  result.set("weights", model.parameters().clone());
+  result.set("weights", lab::grading::packed(model, model.parameters()));
   return result;
 }
 
-/// Task 2 for every rank of `world_size`, twice.
+/// Task 2 for all ranks of a job, and once more in another order.
 Parcel run_shards(const Parcel& input) {
   std::vector<int64_t> order;
   for (double sequence : input.numbers("order")) order.push_back(static_cast<int64_t>(sequence));
   const int world_size = static_cast<int>(input.number("world_size"));
   Parcel result;
-  for (const std::string call : {"share", "again"})
-    for (int rank = 0; rank < world_size; ++rank) {
-      const std::vector<int64_t> share = shard(order, rank, world_size);
-      result.set(call + std::to_string(rank), std::vector<double>(share.begin(), share.end()));
-    }
+  const auto note = [&](const std::string& entry, int rank) {
+    const std::vector<int64_t> share = shard(order, rank, world_size);
+    result.set(entry + std::to_string(rank), std::vector<double>(share.begin(), share.end()));
+  };
+  for (int rank = 0; rank < world_size; ++rank) note("share", rank);
+  for (int rank = world_size - 1; rank >= 0; --rank) note("again", rank);
   return result;
 }
 
-/// Task 3 on `tensors` tensors, which lie in one block of memory with a fence around each.
+/// Task 3 on tensors that lie in one block of memory with a fence around each.
 Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   constexpr float kFence = 12345.0F;
   constexpr int64_t kFenceLength = 3;
   const int count = static_cast<int>(input.number("tensors"));
+  const auto entry = [](int k) { return "tensor" + std::to_string(k); };
   int64_t size = kFenceLength;
-  for (int k = 0; k < count; ++k)
-    size += input.tensor("tensor" + std::to_string(k)).numel() + kFenceLength;
+  for (int k = 0; k < count; ++k) size += input.tensor(entry(k)).numel() + kFenceLength;
   const Tensor block = Tensor::empty({size});
   block.fill(kFence);
-
   std::vector<Tensor> gradients;
   int64_t begin = kFenceLength;
   for (int k = 0; k < count; ++k) {
-    const Tensor& values = input.tensor("tensor" + std::to_string(k));
+    const Tensor& values = input.tensor(entry(k));
     gradients.push_back(block.rows(begin, begin + values.numel()).view(values.shape()));
     gradients.back().copy_from(values);
     begin += values.numel() + kFenceLength;
@@ -84,9 +133,9 @@ Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   };
   check_fence();
   for (int k = 0; k < count; ++k) {
-    const Tensor copy = Tensor::empty(gradients[static_cast<size_t>(k)].shape());
+    const Tensor copy = Tensor::empty(input.tensor(entry(k)).shape());
     std::copy_n(next, copy.numel(), copy.data());
-    result.set("tensor" + std::to_string(k), copy);
+    result.set(entry(k), copy);
     next += copy.numel();
     check_fence();
   }
@@ -94,65 +143,12 @@ Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   return result;
 }
 
-std::vector<TokenBatch> microbatches(const Parcel& input) {
-  std::vector<TokenBatch> batches;
-  for (int k = 0; k < static_cast<int>(input.number("microbatches")); ++k)
-    batches.push_back(input.batch("microbatch" + std::to_string(k)));
-  return batches;
-}
-
-std::unique_ptr<lab::Optimizer> make_optimizer(const std::string& name, int64_t size) {
-  if (name == "sgd") return std::make_unique<lab::Sgd>();
-  return std::make_unique<lab::Adam>(size, lab::AdamConfig{}, lab01::adam_update);
-}
-
-/// Task 4: `steps` training steps on the same microbatches, all of them on record.
+/// Task 4.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
-  lab::LlamaStage model = tiny_model();
-  model.gradients().fill(static_cast<float>(input.number("leftover")));
-  const std::vector<TokenBatch> batches = microbatches(input);
-  RecordingOptimizer optimizer(make_optimizer(input.text("optimizer"), model.parameters().numel()));
-  Parcel result;
-  for (int step = 0; step < static_cast<int>(input.number("steps")); ++step) {
-    const std::string suffix = std::to_string(step);
-    optimizer.clear();
-    step_log() = {};
-    result.set("loss" + suffix, train_step(model, optimizer, batches, recording_loss,
-                                           static_cast<float>(input.number("learning_rate")),
-                                           input.number("max_norm"), world));
-    result.set("totals" + suffix, step_log().totals);
-    result.set_text("events" + suffix, step_log().events);
-    result.set("updates" + suffix, static_cast<double>(optimizer.updates().size()));
-    if (!optimizer.updates().empty()) {
-      result.set("gradients" + suffix, optimizer.updates()[0].gradients);
-      result.set("rate" + suffix, optimizer.updates()[0].learning_rate);
-    }
-    result.set("weights" + suffix, model.parameters().clone());
-    for (const lab::Optimizer::State& state : optimizer.state())
-      result.set(state.name + suffix, state.value.clone());
-  }
-  return result;
-}
-
-/// The oracle of task 4, without any of the lab's functions: loss and gradients of each microbatch,
-/// summed over its targets, and the initial weights.
-Parcel run_microbatch_gradients(const Parcel& input) {
-  lab::LlamaStage model = tiny_model();
-  Parcel result;
-  describe(model, result);
-  result.set("weights", model.parameters().clone());
-  result.set("parameters", static_cast<double>(model.parameter_count()));
-  std::vector<double> losses;
-  for (const TokenBatch& batch : microbatches(input)) {
-    model.zero_gradients();
-    const Tensor logits = model.forward(batch);
-    const double loss = lab01::causal_lm_loss(logits, batch, 1);
-    model.backward(logits);
-    result.set("gradients" + std::to_string(losses.size()), model.gradients().clone());
-    losses.push_back(loss);
-  }
-  result.set("losses", losses);
-  return result;
+  return lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
+    return train_step(a.stage, a.optimizer, a.microbatches, lab::grading::recorded_loss,
+                      a.learning_rate, a.max_norm, world);
+  });
 }
 
 /// Task 5.
@@ -167,12 +163,10 @@ Parcel run_average_loss(const Parcel& input, ProcessGroup& world) {
 }  // namespace lab02
 
 int main(int argc, char** argv) {
-  return lab::grading::rank_main(
-      argc, argv,
-      {.alone = {{"shards", lab02::run_shards},
-                 {"microbatch_gradients", lab02::run_microbatch_gradients}},
-       .group = {{"broadcast", lab02::run_broadcast},
-                 {"average_gradients", lab02::run_average_gradients},
-                 {"train_step", lab02::run_train_step},
-                 {"average_loss", lab02::run_average_loss}}});
+  return lab::grading::rank_main(argc, argv,
+                                 {.alone = {{"shards", lab02::run_shards}},
+                                  .group = {{"broadcast", lab02::run_broadcast},
+                                            {"average_gradients", lab02::run_average_gradients},
+                                            {"train_step", lab02::run_train_step},
+                                            {"average_loss", lab02::run_average_loss}}});
 }

@@ -1,115 +1,199 @@
-// The rank program of lab 03: calls an implementation's functions on what the verdict sends.
-#include <fmt/format.h>
-
+// The rank program of lab 03: the contract's functions, and the scenarios that call them.
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
-#include "common/grading/rank_main.h"
-#include "labs/01_single_gpu/single_gpu.h"
-#include "labs/02_gradient_allreduce/gradient_allreduce.h"
+#include "common/tensor/error.h"
 #include "labs/03_weight_aggregation/weight_aggregation.h"
-#include "tests/labs/03_weight_aggregation/rank_replicas.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
+#include "tests/grading/training_case.h"
+#include "tests/grading/training_rank.h"
+
+using lab::ProcessGroup;
+using lab::Tensor;
+using lab::grading::is_given;
+using lab::grading::own;
+using lab::grading::Parcel;
 
 namespace lab03 {
 namespace {
 
-using lab::ProcessGroup;
-using lab::grading::Parcel;
+// In the place of the student's for tasks 3 and 4.
 
+void correct_average_weights(std::span<const lab::Parameter> parameters, double share,
+                             ProcessGroup& world) {
+  std::vector<float> numbers;
+  for (const lab::Parameter& parameter : parameters)
+    for (const float weight : parameter.value.values())
+      numbers.push_back(static_cast<float>(share * weight));
+  const Tensor flat = Tensor::from(numbers, {static_cast<int64_t>(numbers.size())});
+  world.all_reduce(flat);
+  const float* next = flat.data();
+  for (const lab::Parameter& parameter : parameters)
+    for (float& weight : parameter.value.values()) weight = *next++;
+}
+
+/// Refuses what it cannot answer.
+bool correct_aggregation_due(int64_t step, int64_t every) {
+  lab::require(every >= 1 && step >= 1,
+               "aggregation_due was called with step {} and every {}: both count from 1; are they "
+               "handed on in this order, and unchanged?",
+               step, every);
+  return step % every == 0;
+}
+
+}  // namespace
+
+// The contract's functions.
+
+double share_of(double examples, ProcessGroup& world) { return own(&share_of)(examples, world); }
+
+void average_weights(std::span<const lab::Parameter> parameters, double share,
+                     ProcessGroup& world) {
+  lab::grading::record_event("average");
+  if (is_given("1b")) return correct_average_weights(parameters, share, world);
+  return own(&average_weights)(parameters, share, world);
+}
+
+bool aggregation_due(int64_t step, int64_t every) {
+  return is_given("2") ? correct_aggregation_due(step, every) : own(&aggregation_due)(step, every);
+}
+
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
+                  float learning_rate, double max_gradient_norm, int64_t step,
+                  const Aggregation& aggregation, ProcessGroup& world) {
+  return own(&train_step)(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm,
+                          step, aggregation, world);
+}
+
+double drift(std::span<const lab::Parameter> parameters, double share, ProcessGroup& world) {
+  return own(&drift)(parameters, share, world);
+}
+
+namespace {
+
+/// Task 1a.
 Parcel run_share_of(const Parcel& input, ProcessGroup& world) {
   Parcel result;
   result.set("share", share_of(input.number("examples"), world));
   return result;
 }
 
-std::vector<lab::Parameter> parameters_of(const Parcel& input) {
-  std::vector<lab::Parameter> parameters;
-  for (int i = 0; i < static_cast<int>(input.number("parameters")); ++i)
-    parameters.push_back({input.text(fmt::format("name.{}", i)),
-                          input.tensor(fmt::format("value.{}", i)).clone(),
-                          input.tensor(fmt::format("gradient.{}", i)).clone()});
-  return parameters;
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.numel() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
-void return_parameters(const std::vector<lab::Parameter>& parameters, Parcel& result) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    result.set(fmt::format("value.{}", i), parameters[i].value);
-    result.set(fmt::format("gradient.{}", i), parameters[i].gradient);
+/// Parameters as a model has them: views of one block of memory. There is a fence around each.
+class Parameters {
+ public:
+  explicit Parameters(const Parcel& input) {
+    const auto count = static_cast<size_t>(input.number("tensors"));
+    int64_t size = kFenceLength;
+    for (size_t k = 0; k < count; ++k) {
+      before_.push_back(input.tensor("tensor" + std::to_string(k)));
+      size += before_.back().numel() + kFenceLength;
+    }
+    block_ = Tensor::empty({size});
+    block_.fill(kFence);
+    int64_t begin = kFenceLength;
+    for (size_t k = 0; k < count; ++k) {
+      const Tensor& values = before_[k];
+      const Tensor view = block_.rows(begin, begin + values.numel()).view(values.shape());
+      view.copy_from(values);
+      list_.push_back({input.text("name" + std::to_string(k)), view, gradient(k)});
+      begin += values.numel() + kFenceLength;
+    }
   }
-}
 
+  std::span<const lab::Parameter> list() const { return list_; }
+
+  /// What became of them. Judged is the memory, whatever the handles point to by now.
+  void write(bool with_weights, Parcel& result) const {
+    bool weights_changed = false;
+    bool gradients_changed = false;
+    const float* next = block_.data();
+    bool fence_broken = false;
+    const auto pass_fence = [&] {
+      for (int64_t i = 0; i < kFenceLength; ++i) fence_broken = fence_broken || *next++ != kFence;
+    };
+    std::vector<float> weights;
+    pass_fence();
+    for (size_t k = 0; k < before_.size(); ++k) {
+      const auto size = static_cast<size_t>(before_[k].numel());
+      const Tensor now = Tensor::from({next, size}, {before_[k].numel()});
+      weights_changed = weights_changed || !same_bits(now, before_[k]);
+      gradients_changed = gradients_changed || !same_bits(list_[k].gradient, gradient(k));
+      if (with_weights) weights.insert(weights.end(), next, next + size);
+      next += size;
+      pass_fence();
+    }
+    result.set("weights_changed", weights_changed ? 1.0 : 0.0);
+    result.set("gradients_changed", gradients_changed ? 1.0 : 0.0);
+    result.set("fence_broken", fence_broken ? 1.0 : 0.0);
+    result.set("weights", Tensor::from(weights, {static_cast<int64_t>(weights.size())}));
+  }
+
+ private:
+  static constexpr float kFence = 12345.0F;
+  static constexpr int64_t kFenceLength = 3;
+
+  Tensor gradient(size_t k) const {
+    return lab::grading::draw_tensor(before_[k].shape(), 1.0, 1 + k);
+  }
+
+  std::vector<Tensor> before_;
+  Tensor block_;
+  std::vector<lab::Parameter> list_;
+};
+
+/// Task 1b.
 Parcel run_average_weights(const Parcel& input, ProcessGroup& world) {
-  const std::vector<lab::Parameter> parameters = parameters_of(input);
-  average_weights(parameters, input.number("share"), world);
+  const Parameters parameters(input);
+  average_weights(parameters.list(), input.number("share"), world);
   Parcel result;
-  return_parameters(parameters, result);
+  parameters.write(/*with_weights=*/true, result);
   return result;
 }
 
-Parcel run_drift(const Parcel& input, ProcessGroup& world) {
-  const std::vector<lab::Parameter> parameters = parameters_of(input);
-  Parcel result;
-  result.set("drift", drift(parameters, input.number("share"), world));
-  return_parameters(parameters, result);
-  return result;
-}
-
-/// For every pair of "steps" and "every": 1 if an average is due.
+/// Task 2: 1 for every pair of "steps" and "every" for which an average is due.
 Parcel run_aggregation_due(const Parcel& input) {
   const std::vector<double> steps = input.numbers("steps");
   const std::vector<double> every = input.numbers("every");
   std::vector<double> due;
   for (size_t i = 0; i < steps.size(); ++i)
-    due.push_back(
-        aggregation_due(static_cast<int64_t>(steps[i]), static_cast<int64_t>(every[i])) ? 1 : 0);
+    due.push_back(aggregation_due(static_cast<int64_t>(steps[i]), static_cast<int64_t>(every[i])));
   Parcel result;
   result.set("due", due);
   return result;
 }
 
-/// Messages and collectives that this rank has begun so far.
-double operations_of(ProcessGroup& world) {
-  const lab::RankSnapshot now = world.recorder().snapshot();
-  uint64_t operations = 0;
-  for (size_t kind = 0; kind < now.traffic.size(); ++kind)
-    if (lab::is_message(static_cast<lab::OpKind>(kind)) ||
-        lab::is_collective(static_cast<lab::OpKind>(kind)))
-      operations += now.traffic[kind].operations;
-  return static_cast<double>(operations);
-}
-
-/// Several steps of task 3 on this rank's microbatches.
+/// Task 3. "every" has one number for each step.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
-  lab::LlamaStage model = tiny_model();
-  const auto optimizer = make_optimizer(input.text("optimizer"), model.parameters().numel());
-  const Aggregation aggregation{.every = static_cast<int64_t>(input.number("every")),
-                                .share = input.number("share")};
-  Parcel result;
-  for (int step = 1; step <= static_cast<int>(input.number("steps")); ++step) {
-    const double before = operations_of(world);
-    const double loss =
-        train_step(model, *optimizer, microbatches(input, world.rank(), step),
-                   lab01::causal_lm_loss, static_cast<float>(input.number("learning_rate")),
-                   input.number("max_norm"), step, aggregation, world);
-    result.set(fmt::format("operations.{}", step), operations_of(world) - before);
-    result.set(fmt::format("loss.{}", step), loss);
-    result.set(fmt::format("updates.{}", step), static_cast<double>(optimizer->steps()));
-    result.set(fmt::format("weights.{}", step), model.parameters().clone());
-  }
+  const std::vector<double> every = input.numbers("every");
+  const auto first_step = static_cast<int64_t>(input.number("first_step"));
+  double weight_bytes = 0;  // with the gaps between the tensors
+  Parcel result =
+      lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
+        weight_bytes = static_cast<double>(a.stage.parameters().bytes());
+        const Aggregation aggregation{
+            .every = static_cast<int64_t>(every.at(static_cast<size_t>(a.step - 1))),
+            .share = input.number("share")};
+        return train_step(a.stage, a.optimizer, a.microbatches, lab::grading::recorded_loss,
+                          a.learning_rate, a.max_norm, first_step + a.step - 1, aggregation, world);
+      });
+  result.set("weight_bytes", weight_bytes);
   return result;
 }
 
-/// The same with lab 02's step, which averages the gradients.
-Parcel run_gradient_aggregation(const Parcel& input, ProcessGroup& world) {
-  lab::LlamaStage model = tiny_model();
-  const auto optimizer = make_optimizer(input.text("optimizer"), model.parameters().numel());
+/// Task 4.
+Parcel run_drift(const Parcel& input, ProcessGroup& world) {
+  const Parameters parameters(input);
   Parcel result;
-  for (int step = 1; step <= static_cast<int>(input.number("steps")); ++step) {
-    lab02::train_step(model, *optimizer, microbatches(input, world.rank(), step),
-                      lab01::causal_lm_loss, static_cast<float>(input.number("learning_rate")),
-                      input.number("max_norm"), world);
-    result.set(fmt::format("weights.{}", step), model.parameters().clone());
-  }
+  result.set("drift", drift(parameters.list(), input.number("share"), world));
+  parameters.write(/*with_weights=*/false, result);
   return result;
 }
 
@@ -117,13 +201,10 @@ Parcel run_gradient_aggregation(const Parcel& input, ProcessGroup& world) {
 }  // namespace lab03
 
 int main(int argc, char** argv) {
-  return lab::grading::rank_main(
-      argc, argv,
-      {.alone = {{"aggregation_due", lab03::run_aggregation_due},
-                 {"replicas", lab03::run_replicas}},
-       .group = {{"share_of", lab03::run_share_of},
-                 {"average_weights", lab03::run_average_weights},
-                 {"train_step", lab03::run_train_step},
-                 {"gradient_aggregation", lab03::run_gradient_aggregation},
-                 {"drift", lab03::run_drift}}});
+  return lab::grading::rank_main(argc, argv,
+                                 {.alone = {{"aggregation_due", lab03::run_aggregation_due}},
+                                  .group = {{"share_of", lab03::run_share_of},
+                                            {"average_weights", lab03::run_average_weights},
+                                            {"train_step", lab03::run_train_step},
+                                            {"drift", lab03::run_drift}}});
 }

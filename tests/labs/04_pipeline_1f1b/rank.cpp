@@ -1,127 +1,257 @@
-// The rank program of lab 04: calls an implementation's functions on what the verdict sends.
+// The rank program of lab 04: the contract's functions, and the scenarios that call them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "common/grading/rank_main.h"
+#include "common/tensor/error.h"
 #include "common/tensor/todo.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
-#include "tests/labs/04_pipeline_1f1b/rank_chain.h"
-#include "tests/labs/04_pipeline_1f1b/step_guard.h"
-#include "tests/labs/pipeline/oracle.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/operations.h"
+#include "tests/grading/rank_main.h"
+#include "tests/grading/training_rank.h"
+
+using lab::LlamaStage;
+using lab::ProcessGroup;
+using lab::Shape;
+using lab::Tensor;
+using lab::TokenBatch;
+using lab::grading::own;
+using lab::grading::Parcel;
+using lab::grading::record_event;
 
 namespace lab04 {
 namespace {
 
-using lab::LlamaStage;
-using lab::ProcessGroup;
-using lab::Tensor;
-using lab::grading::Parcel;
+// In the place of the student's for task 4. They refuse what the contract leaves undefined, and
+// what no passes can answer.
 
-/// Task 1, for every triple of "layers", "stages" and "head_costs".
+Tensor hidden_states(const LlamaStage& stage, const TokenBatch& batch) {
+  return Tensor::empty({batch.batch, batch.length, stage.config().dim});
+}
+
+/// What has happened in this rank's step; simulated ranks are threads.
+struct StepState {
+  bool forward = false;
+  Tensor logits = {};  // as they were before the loss
+};
+StepState& step_state() {
+  thread_local StepState state;
+  return state;
+}
+
+Tensor correct_forward(LlamaStage& stage, const TokenBatch& batch, ProcessGroup& pipeline) {
+  const int rank = pipeline.rank();
+  lab::require(
+      !std::exchange(step_state().forward, true),
+      "train_step calls forward again on rank {}: one step is one forward and one backward", rank);
+  lab::require(
+      stage.activation_bytes() == 0,
+      "on rank {} the step before has ended without its backward: every forward needs one, "
+      "also where nothing is predicted",
+      rank);
+  Tensor output;
+  if (stage.span().embeds) {
+    output = stage.forward(batch);
+  } else {
+    const Tensor input = hidden_states(stage, batch);
+    pipeline.recv(input, rank - 1);
+    output = stage.forward(input);
+  }
+  if (!stage.span().has_head) pipeline.send(output, rank + 1);
+  return output;
+}
+
+void check_logits_gradient(bool has_head, const Tensor& gradient, int rank) {
+  lab::require(has_head || !gradient.defined(),
+               "train_step gives backward a logits_gradient on rank {}, which has no logits: "
+               "elsewhere than on the last stage it is an undefined tensor, lab::Tensor()",
+               rank);
+  lab::require(!has_head || gradient.defined(),
+               "train_step gives backward no gradient of the logits on rank {}, the last stage: "
+               "the loss leaves it in what forward returned",
+               rank);
+  const Tensor& logits = step_state().logits;
+  lab::require(!gradient.defined() || !logits.defined() ||
+                   !std::ranges::equal(gradient.values(), logits.values()),
+               "rank {}: the backward pass began with the logits themselves: begin with their "
+               "gradient, which the loss leaves in the tensor that it is given",
+               rank);
+}
+
+void correct_backward(LlamaStage& stage, const TokenBatch& batch, const Tensor& logits_gradient,
+                      ProcessGroup& pipeline) {
+  const int rank = pipeline.rank();
+  lab::require(stage.activation_bytes() > 0,
+               "train_step calls backward on rank {} without a forward before it", rank);
+  check_logits_gradient(stage.span().has_head, logits_gradient, rank);
+  Tensor output_gradient = logits_gradient;
+  if (!stage.span().has_head) {
+    output_gradient = hidden_states(stage, batch);
+    pipeline.recv(output_gradient, rank + 1);
+  }
+  const Tensor input_gradient = stage.backward(output_gradient);
+  if (!stage.span().embeds) pipeline.send(input_gradient, rank - 1);
+}
+
+}  // namespace
+
+// The contract's functions.
+
+std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
+  return own(&split)(layers, stages, head_cost);
+}
+
+Tensor forward(LlamaStage& stage, const TokenBatch& batch, ProcessGroup& pipeline) {
+  record_event("forward");
+  if (lab::grading::is_given("2")) return correct_forward(stage, batch, pipeline);
+  return own(&forward)(stage, batch, pipeline);
+}
+
+void backward(LlamaStage& stage, const TokenBatch& batch, const Tensor& logits_gradient,
+              ProcessGroup& pipeline) {
+  record_event("backward");
+  if (lab::grading::is_given("3")) return correct_backward(stage, batch, logits_gradient, pipeline);
+  return own(&backward)(stage, batch, logits_gradient, pipeline);
+}
+
+double train_step(LlamaStage& stage, lab::Optimizer& optimizer, const TokenBatch& batch,
+                  const LossFunction& loss, float learning_rate, double max_gradient_norm,
+                  ProcessGroup& pipeline) {
+  return own(&train_step)(stage, optimizer, batch, loss, learning_rate, max_gradient_norm,
+                          pipeline);
+}
+
+namespace {
+
+/// Task 1: many splits, one after the other.
 Parcel run_splits(const Parcel& input) {
-  const std::vector<double> layers = input.numbers("layers");
   const std::vector<double> stages = input.numbers("stages");
-  const std::vector<double> head_costs = input.numbers("head_costs");
+  const double head_cost = input.number("head_cost");
   Parcel result;
-  for (size_t i = 0; i < layers.size(); ++i) {
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const double layers = input.numbers("layers")[i];
     std::vector<double> numbers;
     try {
       for (const lab::StageSpan& span :
-           split(static_cast<int64_t>(layers[i]), static_cast<int>(stages[i]), head_costs[i]))
+           split(static_cast<int64_t>(layers), static_cast<int>(stages[i]), head_cost))
         numbers.insert(numbers.end(),
                        {static_cast<double>(span.first_layer), static_cast<double>(span.last_layer),
                         span.embeds ? 1.0 : 0.0, span.has_head ? 1.0 : 0.0});
     } catch (const lab::NotImplemented&) {
       throw;
     } catch (const std::exception& error) {
-      lab::fail("split({}, {}, {}): {}", layers[i], stages[i], head_costs[i], error.what());
+      lab::fail("split({}, {}, {}): {}", layers, stages[i], head_cost, error.what());
     }
     result.set(fmt::format("spans.{}", i), numbers);
   }
   return result;
 }
 
-LlamaStage own_stage(const Parcel& input, const ProcessGroup& world) {
-  return pipeline_tests::make_stage(
-      pipeline_tests::spans_of(input.numbers("counts"))[static_cast<size_t>(world.rank())]);
+/// The pipeline of this rank if it is one of several groups that divide the world.
+std::optional<ProcessGroup> part_of_world(const Parcel& input, ProcessGroup& world) {
+  const auto color = static_cast<int>(input.number("pipeline"));
+  if (color < 0) return std::nullopt;
+  return world.split(color, static_cast<int>(input.number("stage")),
+                     fmt::format("pipeline {}", color));
 }
 
-/// Leaves what `stage` holds for microbatches in flight, for pass k.
-void note_in_flight(const LlamaStage& stage, int k, Parcel& result) {
-  result.set(fmt::format("in_flight.{}", k), stage.activation_bytes() > 0 ? 1.0 : 0.0);
-}
+/// A stage and its passes, one for each batch.
+struct Passes {
+  explicit Passes(const Parcel& parcel)
+      : input(parcel),
+        stage(lab::grading::model_of(input), lab::grading::span_of(input), lab::Device::kCpu,
+              static_cast<uint64_t>(input.number("seed"))),
+        count(static_cast<int>(input.number("steps"))) {
+    lab::grading::fill_gradients(stage, static_cast<float>(input.number("leftover")));
+    result.set("start", lab::grading::packed(stage, stage.parameters()));
+  }
 
-/// Task 2, several passes one after the other.
-Parcel run_forward(const Parcel& input, ProcessGroup& world) {
-  LlamaStage stage = own_stage(input, world);
-  Parcel result;
-  for (int k = 0; k < static_cast<int>(input.number("passes")); ++k) {
-    const Tensor output = forward(stage, input.batch(fmt::format("batch.{}", k)), world);
-    note_in_flight(stage, k, result);
-    std::vector<double> shape;
-    if (output.defined()) {
-      shape.assign(output.shape().begin(), output.shape().end());
-      result.set(fmt::format("output.{}", k), output.clone());
-      output.fill(kOverwritten);  // it is ours: whoever still sends it, sends this
-    }
-    result.set(fmt::format("shape.{}", k), shape);
+  static std::string entry(const std::string& name, int k) { return fmt::format("{}.{}", name, k); }
+  TokenBatch batch(int k) const { return input.batch(fmt::format("microbatch.{}.0", k)); }
+
+  /// Runs pass k, and leaves what has happened to the stage and on the network.
+  template <typename Pass>
+  void run(int k, ProcessGroup& pipeline, const Pass& pass) {
+    const uint64_t last = lab::grading::last_operation(pipeline.recorder());
+    pass();
+    Parcel traffic;
+    lab::grading::note_operations(pipeline.recorder(), last, traffic);
+    result.set(entry("traffic", k), traffic);
+    result.set(entry("gradients", k), lab::grading::packed(stage, stage.gradients()));
+    result.set(entry("weights", k), lab::grading::packed(stage, stage.parameters()));
+    result.set(entry("in_flight", k), static_cast<double>(stage.activation_bytes()));
     if (stage.activation_bytes() > 0) stage.discard();
   }
-  if (input.number("stay") != 0) world.barrier();
-  return result;
+
+  const Parcel& input;
+  LlamaStage stage;
+  int count;
+  Parcel result;
+};
+
+/// Task 2.
+Parcel run_forward(const Parcel& input, ProcessGroup& world) {
+  std::optional<ProcessGroup> part = part_of_world(input, world);
+  ProcessGroup& pipeline = part ? *part : world;
+  Passes passes(input);
+  for (int k = 0; k < passes.count; ++k)
+    passes.run(k, pipeline, [&] {
+      const Tensor output = forward(passes.stage, passes.batch(k), pipeline);
+      if (output.defined()) passes.result.set(Passes::entry("output", k), output.clone());
+    });
+  return passes.result;
 }
 
-/// Task 3, several passes one after the other. The verdict has the right input of every stage.
+/// Task 3. The verdict has the right input of every stage.
 Parcel run_backward(const Parcel& input, ProcessGroup& world) {
-  LlamaStage stage = own_stage(input, world);
-  pipeline_tests::fill_gradients(stage, static_cast<float>(input.number("leftover")));
-  Parcel result;
-  for (int k = 0; k < static_cast<int>(input.number("passes")); ++k) {
+  std::optional<ProcessGroup> part = part_of_world(input, world);
+  ProcessGroup& pipeline = part ? *part : world;
+  Passes passes(input);
+  LlamaStage& stage = passes.stage;
+  for (int k = 0; k < passes.count; ++k) {
     const Tensor output = stage.span().embeds
-                              ? stage.forward(input.batch(fmt::format("tokens.{}", k)))
-                              : stage.forward(input.tensor(fmt::format("input.{}", k)));
+                              ? stage.forward(input.batch(Passes::entry("tokens", k)))
+                              : stage.forward(input.tensor(Passes::entry("input", k)));
     Tensor logits_gradient;
     if (stage.span().has_head) {
       logits_gradient = output;
-      logits_gradient.copy_from(input.tensor(fmt::format("logits_gradient.{}", k)));
+      logits_gradient.copy_from(input.tensor(Passes::entry("logits_gradient", k)));
     }
-    backward(stage, input.batch(fmt::format("batch.{}", k)), logits_gradient, world);
-    note_in_flight(stage, k, result);
-    result.set(fmt::format("gradients.{}", k), pipeline_tests::packed(stage, stage.gradients()));
-    if (stage.activation_bytes() > 0) stage.discard();
+    passes.run(k, pipeline, [&] { backward(stage, passes.batch(k), logits_gradient, pipeline); });
   }
-  return result;
+  return passes.result;
 }
 
-/// Task 4, several steps; a batch a step.
+/// Task 4, a batch a step.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
-  LlamaStage stage = own_stage(input, world);
-  pipeline_tests::fill_gradients(stage, static_cast<float>(input.number("leftover")));
-  RecordingOptimizer optimizer(
-      pipeline_tests::make_optimizer(input.text("optimizer"), stage.parameters().numel()));
-  const GuardedLoss loss{.rank = world.rank(), .has_head = stage.span().has_head};
-  Parcel result;
-  for (int step = 0; step < static_cast<int>(input.number("steps")); ++step) {
-    optimizer.clear();
-    step_log() = {};
-    result.set(fmt::format("loss.{}", step),
-               train_step(stage, optimizer, input.batch(pipeline_tests::tokens_entry(step, 0)),
-                          loss, static_cast<float>(input.number("learning_rate")),
-                          input.number("max_norm"), world));
-    result.set(fmt::format("totals.{}", step), step_log().totals);
-    result.set_text(fmt::format("events.{}", step), step_log().events);
-    result.set(fmt::format("updates.{}", step), static_cast<double>(optimizer.updates().size()));
-    if (!optimizer.updates().empty()) {
-      const RecordingOptimizer::Update& update = optimizer.updates()[0];
-      result.set(fmt::format("gradients.{}", step),
-                 pipeline_tests::packed(stage, update.gradients));
-      result.set(fmt::format("rate.{}", step), update.learning_rate);
-    }
-    result.set(fmt::format("weights.{}", step), pipeline_tests::packed(stage, stage.parameters()));
-  }
-  return result;
+  std::optional<ProcessGroup> part = part_of_world(input, world);
+  ProcessGroup& pipeline = part ? *part : world;
+  const int rank = pipeline.rank();
+  return lab::grading::record_steps(input, &pipeline, [&](const lab::grading::StepArguments& a) {
+    const lab::LlamaConfig& config = a.stage.config();
+    const auto loss = [&](const Tensor& logits, const TokenBatch& batch, int64_t targets) {
+      lab::require(a.stage.span().has_head,
+                   "loss was called on rank {}, which has no logits: only the last stage has "
+                   "the head, and the targets are its business alone",
+                   rank);
+      lab::require(
+          logits.defined() && logits.shape() == Shape{batch.batch, batch.length, config.vocab_size},
+          "loss was called on rank {} with a tensor that is not [B, T, V]: give it "
+          "what forward returned",
+          rank);
+      step_state().logits = logits.clone();
+      return lab::grading::recorded_loss(logits, batch, targets);
+    };
+    step_state() = {};
+    return train_step(a.stage, a.optimizer, a.microbatches[0], loss, a.learning_rate, a.max_norm,
+                      pipeline);
+  });
 }
 
 }  // namespace
@@ -129,9 +259,7 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
 
 int main(int argc, char** argv) {
   return lab::grading::rank_main(argc, argv,
-                                 {.alone = {{"splits", lab04::run_splits},
-                                            {"chain", lab04::run_chain},
-                                            {"oracle", pipeline_tests::run_oracle}},
+                                 {.alone = {{"splits", lab04::run_splits}},
                                   .group = {{"forward", lab04::run_forward},
                                             {"backward", lab04::run_backward},
                                             {"train_step", lab04::run_train_step}}});

@@ -1,16 +1,249 @@
-// The rank program of lab 05: calls an implementation's functions on what the verdict sends.
-#include "common/grading/rank_main.h"
-#include "tests/labs/05_microbatches/rank_scenarios.h"
+// The rank program of lab 05: the contract's functions, and the scenarios that call them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/tensor/error.h"
+#include "common/tensor/todo.h"
+#include "common/train/recorded_timeline.h"
+#include "labs/05_microbatches/microbatches.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
+#include "tests/grading/reference.h"
+#include "tests/grading/training_rank.h"
+#include "tests/labs/05_microbatches/rank_correct.h"
+
+using lab::ProcessGroup;
+using lab::Schedule;
+using lab::Tensor;
+using lab::TokenBatch;
+using lab::grading::is_given;
+using lab::grading::own;
+using lab::grading::Parcel;
+
+namespace lab05 {
+namespace {
+
+/// Thrown by run_actions about a call that train_step must not make. Not lab::Error: that is what
+/// train_step itself must throw about its arguments.
+class Refused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What train_step was given; no schedule: none is under way. Simulated ranks are threads.
+struct StepUnderWay {
+  const Schedule* schedule = nullptr;
+  std::span<const TokenBatch> microbatches = {};
+  std::vector<bool> taken = {};  // by a wave
+  bool refuses = false;          // the microbatches do not fill waves
+};
+StepUnderWay& step_under_way() {
+  thread_local StepUnderWay step;
+  return step;
+}
+
+bool same(const TokenBatch& a, const TokenBatch& b) {
+  return a.batch == b.batch && a.length == b.length && a.tokens == b.tokens;
+}
+
+/// The numbers of a wave's microbatches among those of the step. Copies are known by their content:
+/// of equal ones, the first that no wave has taken.
+std::vector<int> numbers_of(std::span<const TokenBatch> wave, StepUnderWay& step) {
+  std::vector<int> numbers;
+  for (const TokenBatch& batch : wave) {
+    int number = -1;
+    for (size_t k = 0; k < step.microbatches.size(); ++k) {
+      if (&batch == &step.microbatches[k]) {
+        number = static_cast<int>(k);
+        break;
+      }
+      if (!same(batch, step.microbatches[k])) continue;
+      if (number < 0 || (step.taken[static_cast<size_t>(number)] && !step.taken[k]))
+        number = static_cast<int>(k);
+    }
+    if (number >= 0) step.taken[static_cast<size_t>(number)] = true;
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+/// Notes the call of run_actions, and refuses one that a step must not make.
+void note_wave(const lab::ActionList& actions, std::span<const TokenBatch> microbatches, int rank) {
+  StepUnderWay& step = step_under_way();
+  if (step.schedule == nullptr) return;
+  lab::grading::record_event(
+      fmt::format("wave:{}", fmt::join(numbers_of(microbatches, step), ",")));
+  if (step.refuses) throw Refused("a wave was run");
+  const std::vector<lab::ActionList>& lists = step.schedule->stages;
+  const auto found = std::ranges::find(lists, actions);
+  if (actions != lists[static_cast<size_t>(rank)])
+    throw Refused(
+        found == lists.end()
+            ? std::string("run_actions was called with a list of actions that no stage of the "
+                          "schedule has")
+            : fmt::format("run_actions was called with the actions of stage {}; this rank is stage "
+                          "{}: schedule.stages[pipeline.rank()]",
+                          found - lists.begin(), rank));
+  if (microbatches.size() < static_cast<size_t>(step.schedule->microbatches))
+    throw Refused(
+        fmt::format("run_actions was called with {} microbatches; a wave of the schedule "
+                    "has {}",
+                    microbatches.size(), step.schedule->microbatches));
+}
+
+}  // namespace
+
+// The contract's functions.
+
+Schedule gpipe(int stages, int microbatches) { return own(&gpipe)(stages, microbatches); }
+
+Schedule one_f_one_b(int stages, int microbatches) {
+  return own(&one_f_one_b)(stages, microbatches);
+}
+
+Schedule with_blocking_messages(const Schedule& plan) {
+  return is_given("3") ? correct::with_sends(plan, false) : own(&with_blocking_messages)(plan);
+}
+
+double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
+                   std::span<const TokenBatch> microbatches, const LossFunction& loss,
+                   int64_t total_targets, ProcessGroup& pipeline) {
+  note_wave(actions, microbatches, pipeline.rank());
+  const auto run = is_given("4") ? &correct::run_actions : own(&run_actions);
+  return run(stage, actions, microbatches, loss, total_targets, pipeline);
+}
+
+Schedule with_messages(const Schedule& plan) {
+  return is_given("5") ? correct::with_sends(plan, true) : own(&with_messages)(plan);
+}
+
+double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const Schedule& schedule,
+                  std::span<const TokenBatch> microbatches, const LossFunction& loss,
+                  float learning_rate, double max_gradient_norm, ProcessGroup& pipeline) {
+  return own(&train_step)(stage, optimizer, schedule, microbatches, loss, learning_rate,
+                          max_gradient_norm, pipeline);
+}
+
+namespace {
+
+/// Tasks 1, 2, 3 and 5. Text that contradicts itself could not be read: how many microbatches a
+/// schedule claims to have is told apart, and what is wrong with it is for the verdict to say.
+Parcel run_schedule(const Parcel& input) {
+  const std::string& function = input.text("function");
+  const auto count = [&](const char* name) { return static_cast<int>(input.number(name)); };
+  const auto plan = [&] { return lab::schedule_from_text(input.text("plan"), "plan"); };
+  Schedule schedule = function == "gpipe" ? gpipe(count("stages"), count("microbatches"))
+                      : function == "one_f_one_b"
+                          ? one_f_one_b(count("stages"), count("microbatches"))
+                      : function == "with_messages" ? with_messages(plan())
+                                                    : with_blocking_messages(plan());
+  Parcel result;
+  result.set("microbatches", schedule.microbatches);
+  schedule.microbatches = std::max(schedule.microbatches, 1);
+  for (const lab::ActionList& list : schedule.stages)
+    for (const lab::Action& action : list)
+      schedule.microbatches = std::max(schedule.microbatches, action.microbatch + 1);
+  result.set_text("schedule", to_text(schedule));
+  return result;
+}
+
+/// The pipeline that this rank belongs to, if the world consists of several.
+std::optional<ProcessGroup> part_of(const Parcel& input, ProcessGroup& world) {
+  const auto number = static_cast<int>(input.number("pipeline"));
+  if (number < 0) return std::nullopt;
+  return world.split(number, world.rank(), fmt::format("pipeline {}", number));
+}
+
+/// Task 4: one wave of one stage.
+Parcel run_wave(const Parcel& input, ProcessGroup& world) {
+  std::optional<ProcessGroup> part = part_of(input, world);
+  ProcessGroup& pipeline = part ? *part : world;
+  const Schedule schedule = lab::schedule_from_text(input.text("schedule"), "schedule");
+  std::vector<TokenBatch> microbatches;
+  for (int k = 0; k < schedule.microbatches; ++k)
+    microbatches.push_back(input.batch(fmt::format("microbatch.0.{}", k)));
+  lab::LlamaStage stage(lab::grading::model_of(input), lab::grading::span_of(input),
+                        lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
+  lab::grading::fill_gradients(stage, static_cast<float>(input.number("leftover")));
+  lab::record_passes(stage, world.recorder());
+
+  StepUnderWay known{.microbatches = microbatches,
+                     .taken = std::vector<bool>(microbatches.size(), false)};
+  std::vector<double> totals;
+  std::vector<double> order;  // of the microbatches that the loss is asked about
+  const LossFunction loss = [&](const Tensor& logits, const TokenBatch& batch, int64_t total) {
+    totals.push_back(static_cast<double>(total));
+    order.push_back(numbers_of({&batch, 1}, known)[0]);
+    return lab::grading::reference_loss(logits, batch, total);
+  };
+  Parcel result;
+  result.set("loss", run_actions(stage, schedule.stages.at(static_cast<size_t>(pipeline.rank())),
+                                 microbatches, loss, static_cast<int64_t>(input.number("total")),
+                                 pipeline));
+  result.set("totals", totals);
+  result.set("order", order);
+  result.set("gradients", lab::grading::packed(stage, stage.gradients()));
+  return result;
+}
+
+/// How train_step refuses its arguments, if it does.
+std::string refusal(const std::function<void()>& take_step) {
+  try {
+    take_step();
+    return "returned";
+  } catch (const lab::NotImplemented&) {
+    throw;
+  } catch (const lab::BrokenOff&) {
+    throw;
+  } catch (const lab::Error&) {
+    return "lab::Error";
+  } catch (const Refused&) {
+    return "ran a wave";
+  } catch (const std::exception&) {
+    return "another exception";
+  }
+}
+
+/// Task 6.
+Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
+  const Schedule schedule = lab::schedule_from_text(input.text("schedule"), "schedule");
+  const bool refuses = input.has("refuses");
+  Parcel refusals;
+  Parcel result =
+      lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
+        step_under_way() = {&schedule, a.microbatches,
+                            std::vector<bool>(a.microbatches.size(), false), refuses};
+        double loss = 0;
+        const auto take_step = [&] {
+          loss = train_step(a.stage, a.optimizer, schedule, a.microbatches,
+                            lab::grading::recorded_loss, a.learning_rate, a.max_norm, world);
+        };
+        if (refuses)
+          refusals.set_text(fmt::format("refusal.{}", a.step - 1), refusal(take_step));
+        else
+          take_step();
+        step_under_way() = {};
+        if (refuses)
+          refusals.set(fmt::format("left.{}", a.step - 1),
+                       lab::grading::packed(a.stage, a.stage.gradients()));
+        return loss;
+      });
+  result.set("refusals", refusals);
+  return result;
+}
+
+}  // namespace
+}  // namespace lab05
 
 int main(int argc, char** argv) {
-  return lab::grading::rank_main(argc, argv,
-                                 {.alone = {{"plans", lab05::run_plans},
-                                            {"programs", lab05::run_programs},
-                                            {"to_the_end", lab05::run_to_the_end}},
-                                  .group = {{"wave", lab05::run_wave},
-                                            {"train_step", lab05::run_train_step},
-                                            {"refusal", lab05::run_refusal},
-                                            {"parts", lab05::run_parts},
-                                            {"one_process", lab05::run_one_process},
-                                            {"mixed_up", lab05::run_mixed_up}}});
+  return lab::grading::rank_main(
+      argc, argv,
+      {.alone = {{"schedule", lab05::run_schedule}},
+       .group = {{"wave", lab05::run_wave}, {"train_step", lab05::run_train_step}}});
 }

@@ -1,0 +1,146 @@
+// Tolerances, known mistakes, constant factors.
+#include "tests/grading/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace lab::grading {
+namespace {
+
+// Numbers that come from a known mistake match its formula to this; two different mistakes lie
+// further apart in the tests' inputs.
+constexpr double kMistakeFraction = 1e-4;
+constexpr double kAlike = 0.25;
+
+double tolerance_at(const Expected& expected, size_t i) {
+  return expected.tolerance.size() == 1 ? expected.tolerance[0] : expected.tolerance[i];
+}
+
+bool is_right(const std::vector<double>& got, const Expected& expected) {
+  for (size_t i = 0; i < got.size(); ++i)  // written so that NaN is not right
+    if (!(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i))) return false;
+  return true;
+}
+
+/// How far `got` is from the numbers of a mistake, in units of what may lie between them: up to 1
+/// it explains them.
+double distance(const std::vector<double>& got, const std::vector<double>& wrong,
+                const Expected& expected) {
+  if (got.size() != wrong.size()) return std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(got[i]) && std::isnan(wrong[i])) continue;
+    const double slack = tolerance_at(expected, i) + kMistakeFraction * std::abs(wrong[i]);
+    const double apart = got[i] == wrong[i] ? 0 : std::abs(got[i] - wrong[i]) / slack;
+    if (std::isnan(apart)) return std::numeric_limits<double>::infinity();
+    most = std::max(most, apart);
+  }
+  return most;
+}
+
+/// The mistake that explains `got` best; empty if none does.
+std::string explanation(const std::vector<double>& got, const Expected& expected) {
+  std::string best;
+  double least = 1;
+  if (!expected.mistakes) return best;
+  for (const Mistake& mistake : expected.mistakes()) {
+    if (distance(expected.values, mistake.values, expected) <= 1) continue;  // no mistake here
+    // Two formulas for the same numbers differ by rounding: then the first is told.
+    const double exact = distance(got, mistake.values, expected);
+    const double apart = exact < kAlike ? 0 : exact;
+    if (apart < least || (best.empty() && apart <= 1)) {
+      best = mistake.message;
+      least = apart;
+    }
+  }
+  return best;
+}
+
+bool all_finite(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+}
+
+/// The factor that brings `expected` closest to `got`; 0 if there is none.
+double best_factor(const std::vector<double>& got, const std::vector<double>& expected) {
+  double products = 0;
+  double squares = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    products += got[i] * expected[i];
+    squares += expected[i] * expected[i];
+  }
+  return squares > 0 ? products / squares : 0.0;
+}
+
+std::string diagnosis(const std::vector<double>& got, const Expected& expected) {
+  if (const std::string known = explanation(got, expected); !known.empty()) return known;
+  if (!all_finite(got))
+    return expected.if_not_finite.empty() ? expected.what + ": not finite" : expected.if_not_finite;
+  if (largest_magnitude(got) == 0.0 && largest_magnitude(expected.values) > 0.0)
+    return expected.what + (got.size() == 1 ? ": zero" : ": all zero");
+  const double factor = best_factor(got, expected.values);
+  std::vector<double> multiple = expected.values;
+  for (double& value : multiple) value *= factor;
+  if (got.size() > 1 && factor != 0.0 && distance(got, multiple, expected) <= 1)
+    return fmt::format("{}: {:.6g} times what they should be", expected.what, factor);
+  size_t wrong = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
+  if (got.size() == 1) return expected.what + ": wrong";
+  return fmt::format("{}: {} of {} numbers are wrong", expected.what, wrong, got.size());
+}
+
+std::string in_digits(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.7g}", value);  // no "-nan"
+}
+
+/// The element that exceeds its tolerance by most.
+size_t worst(const std::vector<double>& got, const Expected& expected) {
+  size_t worst = 0;
+  double most = -1.0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(got[i])) return i;
+    const double excess =
+        std::abs(got[i] - expected.values[i]) / (tolerance_at(expected, i) + 1e-300);
+    if (excess > most) {
+      most = excess;
+      worst = i;
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+std::string difference(const std::vector<double>& got, const Expected& expected) {
+  if (got.size() != expected.values.size())
+    return fmt::format("{}: {} numbers were returned, there should be {}", expected.what,
+                       got.size(), expected.values.size());
+  if (is_right(got, expected)) return "";
+  const size_t i = worst(got, expected);
+  const std::string name = expected.name ? expected.name(i) : "";
+  return fmt::format("{}\n{}{}got {}, expected {}", diagnosis(got, expected), name,
+                     name.empty() ? "" : ": ", in_digits(got[i]), in_digits(expected.values[i]));
+}
+
+std::vector<double> to_doubles(const Tensor& tensor) {
+  const std::span<float> values = tensor.values();
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> relative_tolerance(const std::vector<double>& values, double fraction,
+                                       double floor) {
+  std::vector<double> tolerance = values;
+  for (double& t : tolerance) t = fraction * std::max(std::abs(t), floor);
+  return tolerance;
+}
+
+double largest_magnitude(const std::vector<double>& values) {
+  double largest = 0;
+  for (double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+}  // namespace lab::grading

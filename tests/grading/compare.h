@@ -1,0 +1,47 @@
+// Comparing what a student's code returned with what it should be, and guessing the mistake.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/tensor/tensor.h"
+
+namespace lab::grading {
+
+using Numbers = std::vector<double>;
+
+/// A hypothesis about a mistake: the numbers that a program with it gives, and what to tell whoever
+/// gets just these.
+struct Mistake {
+  std::vector<double> values;
+  std::string message;
+};
+
+/// The right numbers, and how to speak about them.
+struct Expected {
+  std::string what;  // "the gradients"
+  std::vector<double> values;
+  std::vector<double> tolerance;                 // per element; a single one holds for all
+  std::function<std::string(size_t)> name = {};  // of element i, "row 0, position 3"
+  /// Asked for when the numbers are wrong. Told is the one that comes closest to what was got, of
+  /// those that predict it and that differ from the right numbers here; of equals the first.
+  std::function<std::vector<Mistake>()> mistakes = {};
+  std::string if_not_finite = {};  // told when a number is infinite or not a number
+};
+
+/// Empty if `got` is within tolerance everywhere. Else what is wrong: in the first line the mistake
+/// that explains the numbers, if one is known (otherwise whether all are zero, or a constant
+/// multiple of the right ones), then the element that is furthest off. Numbers that are not finite
+/// never pass.
+std::string difference(const std::vector<double>& got, const Expected& expected);
+
+std::vector<double> to_doubles(const Tensor& tensor);
+
+/// For each element fraction * |value|, but at least fraction * floor.
+std::vector<double> relative_tolerance(const std::vector<double>& values, double fraction,
+                                       double floor);
+
+double largest_magnitude(const std::vector<double>& values);
+
+}  // namespace lab::grading

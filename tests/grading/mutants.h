@@ -1,0 +1,47 @@
+// Mutants: wrong solutions that the tests of a lab must find, and correct ones that they must pass.
+//
+// One file a lab, tests/labs/NN_name/mutants.txt. An entry says what it changes in the solution:
+//
+//   # backward_overwrites
+//   task: 3
+//   message: the gradients that were there before are gone
+//   why: assigns where it should add
+//   <<<<
+//   lines of the solution, which must occur there exactly once
+//   ====
+//   lines in their place
+//   >>>>
+//
+// "task: none" marks a correct solution. There may be several edits.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/grading/starter.h"
+
+namespace lab::grading {
+
+struct Mutant {
+  std::string name;
+  std::vector<std::string> tasks = {};  // that must fail; none: a correct solution
+  std::string message = {};             // must occur in a failure of each of them
+  struct Edit {
+    std::string find;
+    std::string replace;
+  };
+  std::vector<Edit> edits = {};
+
+  bool is_correct() const { return tasks.empty(); }
+  /// `solution` with the edits. Throws Error if a text to find is not there exactly once.
+  std::string apply(const std::string& solution) const;
+};
+
+/// Throws Error that names the line.
+std::vector<Mutant> read_mutants(const std::filesystem::path& file);
+
+/// Empty if exactly the mutant's tasks fail, with its message; else what is wrong.
+std::string check_mutant(const Mutant& mutant, const TaskResults& results);
+
+}  // namespace lab::grading

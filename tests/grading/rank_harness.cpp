@@ -1,0 +1,250 @@
+// Starting ranks and waiting for them.
+#include "tests/grading/rank_harness.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "common/comm/diagnosis.h"
+#include "common/comm/flight_recorder.h"
+#include "common/comm/tcp_store.h"
+#include "common/launch/child_process.h"
+#include "common/launch/local_ranks.h"
+#include "common/launch/rank_environment.h"
+#include "common/launch/scratch_folder.h"
+#include "common/tensor/error.h"
+#include "tests/grading/rank_files.h"
+#include "tests/grading/rank_main.h"
+
+namespace lab::grading {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+constexpr int kPollMilliseconds = 5;
+
+std::optional<int> debug_rank() {
+  const char* rank = std::getenv("LAB_DEBUG_RANK");
+  return rank == nullptr ? std::nullopt : std::optional(std::atoi(rank));
+}
+
+/// What the processes of one job share.
+struct Scene {
+  explicit Scene(const RankJob& ranks) : job(ranks) {
+    if (job.network == Network::kGloo) server.emplace("127.0.0.1", uint16_t{0});
+  }
+
+  const RankJob& job;
+  ScratchFolder folder;
+  std::optional<TcpStoreServer> server;
+  std::vector<std::unique_ptr<ChildProcess>> children;
+};
+
+int threads_per_rank(const RankJob& job) {
+  if (job.threads > 0) return job.threads;
+  if (job.network == Network::kSimulated) return 1;
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, cores / static_cast<int>(job.inputs.size()));
+}
+
+std::map<std::string, std::string> environment_of(const Scene& scene, int rank) {
+  std::map<std::string, std::string> environment{
+      {"RANK", std::to_string(rank)},
+      {"LOCAL_RANK", std::to_string(rank)},
+      {"WORLD_SIZE", std::to_string(scene.job.inputs.size())},
+      {"OMP_NUM_THREADS", std::to_string(threads_per_rank(scene.job))},
+      // Threads that wait in a loop instead of sleeping make a loaded machine 15 times slower.
+      {"OMP_WAIT_POLICY", "PASSIVE"},
+      {"GOMP_SPINCOUNT", "0"},  // whoever set it for programs: it would overrule the policy
+      {kSimpleProductsVariable, kSimpleProducts}};
+  if (scene.server)
+    environment.insert({{"MASTER_ADDR", "127.0.0.1"},
+                        {"MASTER_PORT", std::to_string(scene.server->port())},
+                        {kStoreServedVariable, "1"},
+                        {kRecordsVariable, scene.folder.path()}});
+  return environment;
+}
+
+std::unique_ptr<ChildProcess> start(const Scene& scene, int rank) {
+  const RankJob& job = scene.job;
+  const fs::path& folder = scene.folder.path();
+  std::vector<std::string> command{job.program, "--scenario", job.scenario};
+  if (!job.implementation.empty())
+    command.insert(command.end(), {"--implementation", job.implementation});
+  if (job.network == Network::kSimulated)
+    command.insert(command.end(),
+                   {"--in", folder, "--out", folder, "--simulate", to_text(job.simulation)});
+  else
+    command.insert(command.end(), {"--in", rank_input_file(folder, rank), "--out",
+                                   rank_result_file(folder, rank)});
+  const std::map<std::string, std::string> environment = environment_of(scene, rank);
+  const bool debugged = debug_rank() == rank;
+  if (debugged) command.emplace_back("--wait-for-debugger");
+  auto child = std::make_unique<ChildProcess>(command, environment);
+  if (debugged)
+    fmt::print(stderr,
+               "rank {} waits for a debugger. In another terminal:\n  gdb -p {}\nand there: "
+               "continue. Ctrl-C here ends the test.\n",
+               rank, child->pid());
+  return child;
+}
+
+bool succeeded(const ChildProcess& child) {
+  return WIFEXITED(child.wait_status()) && WEXITSTATUS(child.wait_status()) == 0;
+}
+
+/// Returns when no process runs any more. Marks the ranks of those that had to be ended, and
+/// explains a job that can never go on.
+void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
+  constexpr double kBetweenLooks = 0.1;  // seconds
+  const RankJob& job = scene.job;
+  const bool debugging = debug_rank().has_value();
+  const Clock::time_point begin = Clock::now();
+  double deadline_s = job.deadline_s;
+  double next_look_s = 0.3;  // most jobs are done by then
+  Outcome reason = Outcome::kDeadline;
+  Judge judge;
+  std::optional<Diagnosis> diagnosis;
+  while (true) {
+    std::vector<pollfd> waiting;
+    bool any_running = false;
+    bool any_failed = false;
+    const double now_s = std::chrono::duration<double>(Clock::now() - begin).count();
+    for (size_t i = 0; i < scene.children.size(); ++i) {
+      ChildProcess& child = *scene.children[i];
+      child.read_output();
+      if (!child.running()) {
+        any_failed = any_failed || !succeeded(child);
+        continue;
+      }
+      results[i].ended_after_s = now_s;
+      any_running = true;
+      if (child.output_descriptor() >= 0) waiting.push_back({child.output_descriptor(), POLLIN, 0});
+    }
+    if (!any_running) return;
+    if (any_failed && reason == Outcome::kDeadline && now_s + job.grace_s < deadline_s) {
+      reason = Outcome::kEnded;
+      deadline_s = now_s + job.grace_s;
+    }
+    if (scene.server && !any_failed && !debugging && now_s > next_look_s) {
+      next_look_s = now_s + kBetweenLooks;
+      diagnosis = judge.look(look_at_ranks(scene.folder.path(), scene.children));
+    }
+    if (diagnosis || (now_s > deadline_s && !debugging)) break;
+    poll(waiting.data(), waiting.size(), kPollMilliseconds);
+  }
+  for (size_t i = 0; i < scene.children.size(); ++i) {
+    if (!scene.children[i]->running()) continue;
+    results[i].outcome = diagnosis ? Outcome::kDiagnosed : reason;
+    if (diagnosis) results[i].message = diagnosis->text();
+    scene.children[i]->end();
+  }
+}
+
+/// What a rank that crashed or was ended had returned of a sequence of calls.
+void keep_results(const fs::path& file, RankResult& result) {
+  if (fs::exists(file)) try {
+      result.result = Parcel::read(file);
+    } catch (const Error&) {  // the rank's code may have damaged it
+    }
+}
+
+/// Fills in what became of a rank that had a process of its own.
+void tell_rank(Scene& scene, RankResult& result) {
+  ChildProcess& child = *scene.children[static_cast<size_t>(result.rank)];
+  result.output = child.output();
+  result.cpu_s = child.cpu_seconds();
+  if (result.outcome == Outcome::kDeadline)
+    tell_deadline(scene.job.deadline_s, result);
+  else if (result.outcome == Outcome::kEnded)
+    result.message = fmt::format("rank {} was ended, since another rank had failed", result.rank);
+  const fs::path file = rank_result_file(scene.folder.path(), result.rank);
+  if (result.outcome == Outcome::kReturned) tell_end(child, file, result);
+  if (result.result.empty()) keep_results(file, result);
+  if (result.outcome == Outcome::kReturned && scene.server)
+    set_traffic(result.result,
+                read_flight_record(flight_record_path(scene.folder.path(), result.rank)).snapshot);
+}
+
+/// Explains the ranks whose messages broke off: they waited for one that is gone.
+void explain_broken_off(const Scene& scene, std::vector<RankResult>& results) {
+  std::vector<RankSnapshot> ranks = look_at_ranks(scene.folder.path(), scene.children);
+  for (const RankResult& result : results)
+    if (result.outcome == Outcome::kBrokenOff) {  // it has ended as well, but of that
+      ranks[static_cast<size_t>(result.rank)].fate = RankFate::kRunning;
+      ranks[static_cast<size_t>(result.rank)].left = false;
+    }
+  const std::optional<Diagnosis> diagnosis = diagnose(ranks, ranks);
+  if (!diagnosis) return;
+  for (RankResult& result : results)
+    if (result.outcome == Outcome::kBrokenOff) {
+      result.outcome = Outcome::kDiagnosed;
+      result.message = diagnosis->text();
+    }
+}
+
+/// Fills in what became of all ranks, which one process has simulated.
+void tell_simulation(Scene& scene, std::vector<RankResult>& results) {
+  const Outcome outcome = results[0].outcome;
+  for (RankResult& result : results) {
+    result.outcome = outcome;
+    result.output = scene.children[0]->output();
+    result.cpu_s = scene.children[0]->cpu_seconds();
+    if (outcome == Outcome::kDeadline)
+      tell_deadline(scene.job.deadline_s, result);
+    else
+      tell_end(*scene.children[0], rank_result_file(scene.folder.path(), result.rank), result);
+    if (result.result.empty())
+      keep_results(rank_result_file(scene.folder.path(), result.rank), result);
+    if (result.outcome != Outcome::kCrash) continue;
+    result.message.replace(0, fmt::format("rank {}", result.rank).size(),
+                           "one of the simulated ranks");  // nobody can tell which
+  }
+}
+
+}  // namespace
+
+std::vector<RankResult> run_ranks(const RankJob& job) {
+  Scene scene(job);
+  const bool simulated = job.network == Network::kSimulated;
+  const auto ranks = static_cast<int>(job.inputs.size());
+  std::vector<RankResult> results(job.inputs.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    results[static_cast<size_t>(rank)].rank = rank;
+    job.inputs[static_cast<size_t>(rank)].write(rank_input_file(scene.folder.path(), rank));
+  }
+  for (int rank = 0; rank < (simulated ? 1 : ranks); ++rank)
+    scene.children.push_back(start(scene, rank));
+
+  wait_for_all(scene, results);
+
+  if (simulated) {
+    tell_simulation(scene, results);
+  } else {
+    for (RankResult& result : results) tell_rank(scene, result);
+    if (scene.server) explain_broken_off(scene, results);
+  }
+  return results;
+}
+
+std::vector<RankResult> run_ranks_patiently(const RankJob& job) {
+  std::vector<RankResult> results = run_ranks(job);
+  const bool late = std::ranges::any_of(
+      results, [](const RankResult& rank) { return rank.outcome == Outcome::kDeadline; });
+  const bool computed = std::ranges::any_of(
+      results, [&](const RankResult& rank) { return computed_all_the_time(rank, job.deadline_s); });
+  if (!late || computed) return results;
+  RankJob again = job;
+  again.deadline_s *= kPatience;
+  return run_ranks(again);
+}
+
+}  // namespace lab::grading

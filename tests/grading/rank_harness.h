@@ -1,0 +1,57 @@
+// The rank harness: runs one implementation's rank program, once per rank, and tells what became of
+// it. Students' code runs in those processes only, never in the test that judges it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/comm/sim/simulation.h"
+#include "tests/grading/parcel.h"
+#include "tests/grading/rank_result.h"
+
+namespace lab::grading {
+
+/// How the ranks of a job reach each other.
+enum class Network {
+  kNone,       // not at all: each rank runs for itself
+  kGloo,       // processes, over TCP on this machine
+  kSimulated,  // threads of one process, one at a time: see common/comm/sim
+};
+
+struct RankJob {
+  std::filesystem::path program;
+  std::filesystem::path implementation = {};  // that it loads, unless it is linked with one
+  std::string scenario;                       // what the rank program shall do, see rank_main.h
+  std::vector<Parcel> inputs;                 // one per rank
+  double deadline_s = 10;  // in which it is done unless something is wrong; then every rank that
+                           // still runs is ended
+  double grace_s = 1;      // what the other ranks get once one has failed
+  int threads = 0;         // per rank; 0: an equal share of the cores
+  Network network = Network::kNone;
+  SimulationOptions simulation = {};  // `ranks` is the number of inputs
+};
+
+/// Starts all ranks, waits, and leaves neither process nor file behind. Each rank finds RANK,
+/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT and
+/// kSimpleProductsVariable in its environment, over Gloo also MASTER_ADDR and MASTER_PORT of a
+/// store that the harness serves. A job that can never go on (a deadlock, a rank that others wait
+/// for is gone) is ended at once and explained. Throws Error if the harness itself fails: program
+/// not found, temporary folder not writable, disk full.
+///
+/// With the environment variable LAB_DEBUG_RANK=K, rank K waits until a debugger is attached; the
+/// command is printed, and there is no deadline.
+std::vector<RankResult> run_ranks(const RankJob& job);
+
+/// The same, and where ranks had to be ended at the deadline although they had hardly computed, as
+/// on a machine that is busy with other things, once more with kPatience times the deadline.
+std::vector<RankResult> run_ranks_patiently(const RankJob& job);
+inline constexpr double kPatience = 4;
+
+/// Makes oneDNN multiply with its simplest kernels. Its fastest ones are made when a process first
+/// multiplies, which takes 45 ms with AVX-512: more than all products of a test. Besides, products
+/// then have the same bits on every x86 machine.
+inline constexpr const char* kSimpleProductsVariable = "ONEDNN_MAX_CPU_ISA";
+inline constexpr const char* kSimpleProducts = "SSE41";
+
+}  // namespace lab::grading

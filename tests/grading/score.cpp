@@ -1,0 +1,107 @@
+// Putting results into words and points.
+#include "tests/grading/score.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <vector>
+
+#include "tests/grading/program_run.h"
+
+namespace lab::grading {
+namespace {
+
+std::string indented(const std::string& text, const std::string& margin) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += margin + line + "\n";
+  return result;
+}
+
+/// Each diagnosis once, in the order of the tests.
+std::vector<Failure> distinct(const std::vector<Failure>& failures) {
+  std::vector<Failure> result;
+  for (const Failure& failure : failures)
+    if (std::none_of(result.begin(), result.end(),
+                     [&](const Failure& told) { return told.diagnosis() == failure.diagnosis(); }))
+      result.push_back(failure);
+  return result;
+}
+
+std::string state(const TaskResult& result) {
+  if (!result.graded()) return "not graded";
+  if (result.passed()) return "passed";
+  if (result.unwritten()) return "not written yet";
+  return fmt::format("{} of {} tests failed", result.failures.size(), result.tests);
+}
+
+}  // namespace
+
+std::string task_report(const LabPoints& points, const TaskResult& result) {
+  const Task& task = result.task == kProgramTask ? points.tasks.back() : points.task(result.task);
+  std::string report;
+  const auto out = std::back_inserter(report);
+  if (!result.graded()) {
+    fmt::format_to(out, "task {} · {}: not graded, run again: {}\n", task.id, task.title,
+                   result.not_graded);
+    return report;
+  }
+  if (result.unwritten())
+    fmt::format_to(out, "{}\n\n", result.failures[0].message);
+  else
+    for (const Failure& failure : distinct(result.failures))
+      fmt::format_to(out, "task {} · {}\n{}\n", task.id, failure.test,
+                     indented(failure.message, "  "));
+  if (!result.passed()) fmt::format_to(out, "{}\nhint: {}\n\n", points.place(task), task.hint);
+  fmt::format_to(out, "task {} · {}: {}/{} ({})\n", task.id, task.title,
+                 result.passed() ? task.points : 0, task.points, state(result));
+  return report;
+}
+
+Score score(const LabPoints& points, const std::map<std::string, TaskResult>& results,
+            bool has_program) {
+  Score score;
+  std::string failures;
+  std::string table;
+  const Task* next = nullptr;
+  const auto result_of = [&](const std::string& id) {
+    const auto found = results.find(id);
+    return found != results.end() ? found->second : TaskResult{.task = id, .not_graded = "not run"};
+  };
+  const bool all_passed = std::ranges::all_of(
+      points.tasks, [&](const Task& task) { return result_of(task.id).passed(); });
+  const bool program_judges = has_program && all_passed;
+  const TaskResult program = result_of(kProgramTask);
+  for (const Task& task : points.tasks) {
+    const bool composes = program_judges && &task == &points.tasks.back();
+    const TaskResult result = composes && !program.passed() ? program : result_of(task.id);
+    const int reached = result.passed() ? task.points : 0;
+    score.points += reached;
+    score.graded = score.graded && result.graded();
+    if (next == nullptr && !result.passed()) next = &task;
+    if (result.unwritten())
+      failures += "  " + result.failures[0].message + "\n";
+    else
+      for (const Failure& failure : distinct(result.failures))
+        failures += fmt::format("  task {} · {}\n{}", task.id, failure.test,
+                                indented(failure.told(), "    "));
+    if (const size_t hidden = result.failures.size() - distinct(result.failures).size();
+        hidden > 0 && !result.unwritten())
+      failures += fmt::format("    ({} more tests of this task say the same)\n", hidden);
+    if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
+    table += fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title, reached,
+                         task.points, state(result));
+  }
+  if (!failures.empty()) score.report = "what to mend:\n" + failures + "\n";
+  score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);
+  if (next != nullptr) score.report += fmt::format("next: {}\n", points.place(*next));
+  score.report +=
+      score.graded ? fmt::format("\nlab {}: {}/{}\n", points.number, score.points, points.total())
+                   : fmt::format("\nlab {}: not graded, run again: ./workbook test {}\n",
+                                 points.number, points.number);
+  return score;
+}
+
+}  // namespace lab::grading

@@ -1,0 +1,121 @@
+// What is wrong with the shares of an epoch.
+#include "tests/grading/shares.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+namespace lab::grading {
+namespace {
+
+struct Epoch {
+  const Sequences& order;
+  const std::vector<Sequences>& shares;
+  const std::string& reader;
+
+  size_t per_reader() const { return order.size() / shares.size(); }
+};
+
+bool holds(std::span<const int64_t> sequences, int64_t sequence) {
+  return std::ranges::find(sequences, sequence) != sequences.end();
+}
+
+std::string foreign_sequence(const Epoch& e) {
+  for (size_t r = 0; r < e.shares.size(); ++r)
+    for (int64_t sequence : e.shares[r])
+      if (!holds(e.order, sequence))
+        return fmt::format(
+            "{0} {1} reads sequence {2}, which the epoch does not have: shard returns the "
+            "sequences that stand at the {0}'s positions of order, not the positions",
+            e.reader, r, sequence);
+  return "";
+}
+
+/// Whether every share is all of the order, but for some sequences at its beginning.
+bool skips_and_reads_the_rest(const Epoch& e) {
+  for (const Sequences& share : e.shares) {
+    const auto begin = share.empty() ? e.order.end() : std::ranges::find(e.order, share.front());
+    for (size_t i = 0; i < share.size(); ++i)
+      if (share[i] != e.order[(static_cast<size_t>(begin - e.order.begin()) + i) % e.order.size()])
+        return false;
+  }
+  return e.shares[0].size() > e.per_reader();
+}
+
+std::string overlap(const Epoch& e) {
+  if (e.shares.size() > 1 && !e.shares[0].empty() &&
+      std::ranges::all_of(e.shares, [&](const Sequences& share) { return share == e.shares[0]; }))
+    return fmt::format(
+        "every {} reads the same sequences: they would all compute the same gradient, which is "
+        "worth no more than one of them",
+        e.reader);
+  std::map<int64_t, size_t> readers;
+  size_t twice = 0;
+  std::string first;
+  for (size_t r = 0; r < e.shares.size(); ++r)
+    for (int64_t sequence : e.shares[r]) {
+      const auto [before, is_new] = readers.emplace(sequence, r);
+      if (is_new || twice++ > 0) continue;
+      first = before->second == r
+                  ? fmt::format("{} {} reads sequence {} twice", e.reader, r, sequence)
+                  : fmt::format("sequence {} is read by {} {} and by {} {}", sequence, e.reader,
+                                before->second, e.reader, r);
+    }
+  if (twice == 0) return "";
+  if (skips_and_reads_the_rest(e))
+    return fmt::format(
+        "every {} skips some sequences and reads all others: a constant skip is no partition, the "
+        "shares overlap ({})",
+        e.reader, first);
+  return fmt::format("the shares are not disjoint: {}; in all {} are read again", first, twice);
+}
+
+std::string unequal_lengths(const Epoch& e) {
+  const auto [least, most] = std::ranges::minmax_element(e.shares, {}, &Sequences::size);
+  const auto shortest = least - e.shares.begin();
+  const auto longest = most - e.shares.begin();
+  if (least->size() != most->size())
+    return fmt::format(
+        "the shares are not equally long: {0} {1} has {2} sequences, {0} {3} has {4}; after {4} "
+        "steps of one sequence {0} {1} would begin another one, and wait for {0} {3} forever",
+        e.reader, longest, most->size(), shortest, least->size());
+  if (least->size() != e.per_reader())
+    return fmt::format(
+        "every {0} reads {1} sequences of the epoch's {2}; with {3} {0}s it should be {4}",
+        e.reader, least->size(), e.order.size(), e.shares.size(), e.per_reader());
+  return "";
+}
+
+std::string wrong_rest(const Epoch& e) {
+  for (size_t i = 0; i < e.per_reader() * e.shares.size(); ++i)
+    if (std::ranges::none_of(e.shares,
+                             [&](const Sequences& own) { return holds(own, e.order[i]); }))
+      return fmt::format(
+          "no {} reads sequence {} at position {} of the order: left out are the last {} only (the "
+          "remainder of order.size() divided by the number of {}s), so that every epoch leaves out "
+          "others",
+          e.reader, e.order[i], i, e.order.size() % e.shares.size(), e.reader);
+  return "";
+}
+
+}  // namespace
+
+std::string unfair_shares(const Sequences& order, const std::vector<Sequences>& shares,
+                          const std::string& reader) {
+  const Epoch epoch{order, shares, reader};
+  for (const auto& problem : {foreign_sequence, overlap, unequal_lengths, wrong_rest})
+    if (std::string message = problem(epoch); !message.empty()) return message;
+  return "";
+}
+
+std::string in_words(const Sequences& sequences) {
+  constexpr size_t kMost = 12;
+  std::string text;
+  for (size_t i = 0; i < std::min(sequences.size(), kMost); ++i)
+    text += fmt::format(" {}", sequences[i]);
+  return text.empty() ? " none" : text + (sequences.size() > kMost ? " ..." : "");
+}
+
+}  // namespace lab::grading

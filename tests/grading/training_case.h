@@ -1,0 +1,64 @@
+// TrainingCase: some training steps as data, drawn from a seed. The one source of scenarios for the
+// steps of all labs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/data/batch.h"
+#include "common/model/config.h"
+#include "common/model/llama_stage.h"
+#include "tests/grading/parcel.h"
+
+namespace lab::grading {
+
+/// `replicas` copies of a model, each cut into stages: rank = replica * stages + stage.
+struct TrainingCase {
+  std::string name;  // "one rank has no target"
+  LlamaConfig model;
+  uint64_t seed = 7;  // of the initial weights
+  int replicas = 1;
+  std::vector<int64_t> layers_of_stages = {};  // none: one stage
+  std::string optimizer = "sgd";
+  float learning_rate = 0.05F;
+  double max_norm = 0;
+  float leftover = 0;      // in every gradient before the first step
+  double loss_factor = 1;  // of the loss that the steps are given, and of its gradient
+  /// [step][replica][microbatch]
+  std::vector<std::vector<std::vector<TokenBatch>>> steps = {};
+
+  int stages() const {
+    return layers_of_stages.empty() ? 1 : static_cast<int>(layers_of_stages.size());
+  }
+  int ranks() const { return replicas * stages(); }
+  StageSpan span(int stage) const;
+  /// What rank `rank` is given: its stage, and of its replica's microbatches what that stage may
+  /// read. The first stage gets the tokens and the last one the targets; otherwise the tokens are
+  /// missing or wrong.
+  Parcel input(int rank) const;
+};
+
+/// What the contract of a task allows.
+struct CaseLimits {
+  int replicas = 1;
+  int stages = 1;
+  int microbatches = 3;         // at most, in a step of a replica
+  bool unequal_counts = false;  // replicas may have different numbers of microbatches, or none
+  int multiple_of = 1;          // of the number of microbatches
+  bool equal_shapes = false;    // of all microbatches
+};
+
+/// A case for each property that has been overlooked before: unequal targets, a replica without
+/// targets, a whole step without, a tied head, grouped queries, odd sizes, gradients clipped and
+/// just not clipped, leftover gradients, several steps. The simplest case comes first.
+std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed);
+
+/// Rows of random tokens; row b keeps lengths[b] of them, the rest is padding.
+TokenBatch draw_tokens(const std::vector<int64_t>& lengths, int64_t length, int64_t vocab,
+                       uint64_t seed);
+
+/// Uniform in [-scale, scale).
+Tensor draw_tensor(const Shape& shape, double scale, uint64_t seed);
+
+}  // namespace lab::grading

@@ -1,0 +1,128 @@
+// The oracle of training steps, and the hypotheses about wrong ones: the same for all labs.
+//
+// A step of any lab is a sum over microbatches of weight * gradient, clipped, and handed to the
+// optimizer. The oracle computes each microbatch's gradient in one process, at the weights that the
+// judged ranks really had when the step began; so every step is judged by itself, and errors do not
+// grow. A hypothesis is another weight, another clipping, or something left over.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/grading/compare.h"
+#include "tests/grading/training_case.h"
+#include "tests/grading/verdict.h"
+
+namespace lab::grading {
+
+/// One microbatch, at some weights.
+struct MicrobatchPart {
+  size_t replica = 0;
+  size_t number = 0;  // within its replica
+  double targets = 0;
+  double sequences = 0;  // B
+  double positions = 0;  // B·(T-1): the targets, if padding were one
+  double loss = 0;       // summed over the targets
+  Numbers gradient;      // likewise; packed, of the whole model
+  Numbers early;         // as it is if gradients() is asked for before the passes; of a tied head
+  double rounding = 0;   // how far the gradient is from itself with other roundings, at most
+};
+
+/// Some microbatches of a step: those of all replicas, or of one.
+struct StepParts {
+  size_t weights = 0;  // of the whole model
+  std::vector<MicrobatchPart> microbatches = {};
+  double targets = 0;
+
+  using Weight = std::function<double(const MicrobatchPart&)>;
+  Numbers combine(const Weight& weight) const;
+  double combine_losses(const Weight& weight) const;
+  Numbers mean() const;       // of all targets; 0 where there is none
+  Numbers magnitude() const;  // sum of the magnitudes of the mean's terms
+  double rounding() const;    // of the mean, as estimated
+  double targets_of(size_t replica) const;
+  double count_of(size_t replica) const;
+};
+
+class TrainingOracle {
+ public:
+  explicit TrainingOracle(const TrainingCase& training);
+
+  /// `weights[replica]`: packed, of the whole model.
+  StepParts parts(size_t step, const std::vector<Numbers>& weights);
+  Numbers initial_weights() const;
+  /// The loss and the gradient of one process that takes the microbatches one after the other: with
+  /// the bits that a pipeline of one replica is promised to have.
+  struct Exact {
+    double loss = 0;
+    Numbers gradient;
+  };
+  Exact one_process(size_t step, const Numbers& weights);
+
+  /// Where the weights of a stage begin and end among those of the whole model.
+  std::pair<size_t, size_t> range(int stage) const;
+  Numbers of_stage(const Numbers& whole, int stage) const;
+  /// "model.norm.weight, element 3".
+  std::string name(size_t element) const;
+
+ private:
+  void load(const Numbers& weights);
+  /// `factor` times the loss of a microbatch summed over its targets, and its gradient.
+  double compute(const TokenBatch& batch, double factor);
+
+  const TrainingCase& case_;
+  LlamaStage model_;
+  std::vector<size_t> stage_begins_;
+};
+
+double norm(const Numbers& values);
+/// Scaled down to `max_norm`, if it is longer; 0: as it is.
+Numbers clipped(Numbers values, double max_norm);
+
+/// The norm of the gradient of a case's first step, over all replicas.
+double first_gradient_norm(const TrainingCase& training);
+
+/// A hypothesis about how microbatches are weighed. It explains gradients and losses.
+struct Weighing {
+  std::string message;
+  StepParts::Weight weight;
+};
+
+/// What a lab's contract says about a step.
+struct StepContract {
+  enum class Gradient { kOfAllReplicas, kOwn } gradient = Gradient::kOfAllReplicas;
+  enum class Loss {
+    kOwnMean,          // every rank, of its own targets
+    kMeanOnLastStage,  // of all targets; 0 elsewhere
+    kPartOnLastStage,  // the replica's sum divided by all targets; 0 elsewhere
+  } loss = Loss::kOwnMean;
+  bool updates_only = true;  // nothing but the optimizer changes the weights
+  bool bits_of_one_process = false;
+  bool loss_in_parts = false;  // added up in another order than that of one process: other bits
+  std::string how_to_average = "average the gradients over the ranks before the update";
+  std::string how_to_clip =
+      "call lab::clip_gradients after the gradients are complete and before the update";
+  /// This lab's own hypotheses, told before the general ones: about a rank of `replica`, from the
+  /// parts of all replicas.
+  std::function<std::vector<Weighing>(const StepParts& all, size_t replica)> weighings = {};
+};
+
+/// Ends the test as failed unless every rank took every step of the case as the contract says: one
+/// update with the right gradients, the right loss, nothing left in flight, and replicas that stay
+/// the same. `ranks`: what record_steps left. Messages are for the caller to judge.
+void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
+                 const StepContract& contract);
+
+/// Runs `scenario` on all cases, one after the other in one job, and judges each.
+void judge_cases(const std::vector<TrainingCase>& cases, const std::string& scenario,
+                 const JobOptions& options,
+                 const std::function<void(const TrainingCase&, const std::vector<Parcel>&)>& judge);
+
+/// Draws cases within the limits, from this task's `seed` and scenario_seed(), for
+/// judge_cases.
+void judge_training(
+    const CaseLimits& limits, uint64_t seed, const std::string& scenario, const JobOptions& options,
+    const std::function<void(const TrainingCase&, const std::vector<Parcel>&)>& judge);
+
+}  // namespace lab::grading

@@ -1,0 +1,55 @@
+// Training steps in a rank program: taken by the implementation, and recorded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/comm/process_group.h"
+#include "common/model/llama_stage.h"
+#include "common/optim/optimizer.h"
+#include "tests/grading/parcel.h"
+
+namespace lab::grading {
+
+/// What a training step is given.
+struct StepArguments {
+  LlamaStage& stage;
+  Optimizer& optimizer;
+  std::span<const TokenBatch> microbatches;
+  float learning_rate;
+  double max_norm;
+  int64_t step;  // from 1
+};
+
+/// Takes the steps of a TrainingCase with `take_step`, which returns the loss, and records each:
+/// for step S "loss.S"; "totals.S", the `total_targets` of every call of recorded_loss; "events.S";
+/// "updates.S"; of the first update "gradients.S" (packed) and "rate.S"; the weights right after
+/// the last update, "updated.S", and at the end of the step, "weights.S"; on a network also the
+/// part "traffic.S" with the operations of this step. Besides "start", the initial weights, and
+/// "in_flight.S", the bytes of activations that are left, and "optimizer_steps.S", what the
+/// optimizer says that it has made.
+Parcel record_steps(const Parcel& input, ProcessGroup* world,
+                    const std::function<double(const StepArguments&)>& take_step);
+
+/// The loss to give to the implementation's steps.
+double recorded_loss(const Tensor& logits, const TokenBatch& batch, int64_t total_targets);
+
+/// Adds a word to "events.S": what a function of the rank program was called for. Does nothing
+/// outside of a step.
+void record_event(const std::string& name);
+
+/// The model and the part of it that a rank holds.
+LlamaConfig model_of(const Parcel& input);
+StageSpan span_of(const Parcel& input);
+
+/// The weights or gradients of a stage as one tensor without gaps; `flat` is laid out as
+/// stage.parameters(). Those of all stages, one after the other, are those of the whole model.
+Tensor packed(const LlamaStage& stage, const Tensor& flat);
+
+/// Sets every gradient, but not the gaps between them.
+void fill_gradients(const LlamaStage& stage, float value);
+
+}  // namespace lab::grading

@@ -1,0 +1,334 @@
+// The modes of a verdict test: judge tasks, print the score, check the starter or a mutant.
+#include "tests/grading/verdict_main.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "common/io/files.h"
+#include "common/launch/child_process.h"
+#include "common/tensor/error.h"
+#include "common/tensor/parallel.h"
+#include "tests/grading/mutants.h"
+#include "tests/grading/program_run.h"
+#include "tests/grading/rank_harness.h"
+#include "tests/grading/score.h"
+#include "tests/grading/verdict.h"
+#include "tests/grading/verdict_session.h"
+
+namespace lab::grading {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Tasks = std::vector<std::string>;
+
+constexpr int kPollMilliseconds = 5;
+
+std::string read_text(const fs::path& file) {
+  std::ifstream text(file);
+  return {std::istreambuf_iterator<char>(text), {}};
+}
+
+struct Options {
+  std::string task;
+  std::string implementation = "student";
+  std::string mutant;
+  std::string mutants;
+  std::string write_mutants;
+  bool starter = false;
+  bool score = false;
+  bool brief = false;
+  bool program = false;
+};
+
+const fs::path& source_folder() {
+  static const fs::path folder = LAB_SOURCE_DIR;
+  return folder;
+}
+
+/// FOLDER/02_name/name.cpp (or .cu) of `labs` or `solutions`, relative to the source folder.
+fs::path source_file(const std::string& place) {
+  const std::string& folder = settings().points.folder;
+  const fs::path file = fs::path(place) / folder / folder.substr(folder.find('_') + 1);
+  for (const char* extension : {".cpp", ".cu"})
+    if (fs::exists(source_folder() / (file.string() + extension))) return file.string() + extension;
+  fail("there is no {}.cpp", file.string());
+}
+
+/// What is judged: the student's or the solution's source file, else the shared object.
+fs::path judged_file() {
+  if (settings().implementation.starts_with("student"))
+    return source_folder() / source_file("labs");
+  if (settings().implementation.starts_with("solution"))
+    return source_folder() / source_file("solutions");
+  return settings().implementation_file();
+}
+
+fs::path build_folder_of_results() {
+  return settings().programs.parent_path() / "results" /
+         fmt::format("lab{}_{}", settings().points.number,
+                     fs::path(settings().implementation).stem().string());
+}
+
+/// Results with other scenarios than usual have a folder of their own.
+fs::path result_folder() {
+  const fs::path folder = build_folder_of_results();
+  return scenario_seed() == 1 ? folder : folder / fmt::format("seed{}", scenario_seed());
+}
+
+fs::path result_file(const std::string& task) { return result_folder() / (task + ".json"); }
+
+/// Results belong to the file that was judged and to the tests that judged it.
+std::string fingerprint() {
+  const auto of = [](const fs::path& file) { return checksum(MappedFile(file).bytes()); };
+  return fmt::format("{:016x}{:016x}", of(judged_file()), of("/proc/self/exe"));
+}
+
+/// Empty, or why what was built is not what the file says now.
+std::string stale() {
+  const fs::path built = settings().implementation_file();
+  if (!fs::exists(built)) return "it has not been built, or does not compile";
+  if (fs::last_write_time(built) < fs::last_write_time(judged_file()))
+    return "the file has changed since it was built";
+  return "";
+}
+
+int judge(const Tasks& tasks) {
+  // A chosen single test, e.g. in a debugger, says nothing about its task.
+  const bool complete = !tasks.empty() || GTEST_FLAG_GET(filter) == std::string("*");
+  const std::string before = fingerprint();
+  std::error_code ignored;
+  if (complete)
+    for (const Task& task : settings().points.tasks)
+      if (tasks.empty() || tasks[0] == task.id) fs::remove(result_file(task.id), ignored);
+  if (const std::string reason = stale(); !reason.empty())
+    fail("{}: {}", judged_file().string(), reason);
+
+  int code = kPassed;
+  for (const auto& [task, result] : run_tests(tasks)) {
+    fmt::print("{}", task_report(settings().points, result));
+    if (complete && fingerprint() == before) write_result(result_file(task), result, before);
+    code = std::max(code, !result.graded() ? kNotGraded : result.passed() ? kPassed : kFailed);
+  }
+  return code;
+}
+
+/// With LAB_TEST_DEVICE=cuda, the implementation's shared object for a GPU (labs of kernels have
+/// one).
+std::string on_device(const std::string& implementation) {
+  const char* device = std::getenv("LAB_TEST_DEVICE");
+  return device != nullptr && std::string(device) == "cuda" ? implementation + "_gpu"
+                                                            : implementation;
+}
+
+/// What cmake/run_build.sh has left when this very file does not build; else empty.
+std::string build_error() {
+  const fs::path note = build_folder_of_results() / "build_error.txt";
+  if (!fs::exists(note) || fs::last_write_time(note) < fs::last_write_time(judged_file()))
+    return "";
+  return read_text(note);
+}
+
+TaskResults results_of(const std::string& fingerprint) {
+  TaskResults results;
+  for (const Task& task : settings().points.tasks)
+    if (const auto result = read_result(result_file(task.id), fingerprint))
+      results[task.id] = *result;
+  if (const auto result = read_result(result_file(kProgramTask), fingerprint))
+    results[kProgramTask] = *result;
+  return results;
+}
+
+int print_score() {
+  const LabPoints& points = settings().points;
+  if (const std::string error = build_error(); !error.empty()) {
+    fmt::print("{}\nlab {}: not tested: the file does not compile\n", error, points.number);
+    return kFailed;
+  }
+  const Score total = score(points, results_of(fingerprint()), has_program());
+  fmt::print("{}", total.report);
+  if (!total.graded) return kNotGraded;
+  return total.points == points.total() ? kPassed : kFailed;
+}
+
+/// One line for `./workbook status`.
+int print_brief_score() {
+  const LabPoints& points = settings().points;
+  const auto in_points = [&](const Score& score) {
+    return fmt::format("{}/{}", score.points, points.total());
+  };
+  if (!build_error().empty()) {
+    fmt::print("does not compile\n");
+  } else if (const Score now = score(points, results_of(fingerprint()), has_program());
+             now.graded) {
+    fmt::print("{} points\n", in_points(now));
+  } else if (const TaskResults old = results_of(""); old.empty()) {
+    fmt::print("not tested yet\n");
+  } else {
+    const Score before = score(points, old, has_program());
+    fmt::print("changed since the last test{}\n",
+               before.graded ? fmt::format(" ({} points)", in_points(before)) : "");
+  }
+  return kPassed;
+}
+
+int report(const std::string& problem) {
+  if (problem.empty()) return kPassed;
+  fmt::print("{}\n", problem);
+  return kFailed;
+}
+
+int check_starter_task(const std::string& task) {
+  const std::string source = source_file("labs");
+  const bool unwritten = is_unwritten(source_folder() / source, task);
+  const bool built = fs::exists(settings().implementation_file());
+  if (unwritten && built) return report(check_starter(run_tests({task})[task], source));
+  const std::string reason = built ? fmt::format("task {} has been begun in {}", task, source)
+                                   : fmt::format("{} does not compile as it is now", source);
+  const char* ci = std::getenv("CI");
+  if (ci != nullptr && std::string(ci) == "true")
+    return report(reason + "; what is published must be the untouched starter");
+  fmt::print("skipped: {}\n", reason);
+  return kSkipped;
+}
+
+std::vector<Mutant> mutants() {
+  return read_mutants(source_folder() / "tests/labs" / settings().points.folder / "mutants.txt");
+}
+
+/// The source of every mutant, unless it is there already: what is older need not be built again.
+int write_mutants(const fs::path& folder) {
+  const fs::path solution = source_folder() / source_file("solutions");
+  const std::string text = read_text(solution);
+  fs::create_directories(folder);
+  for (const Mutant& mutant : mutants()) {
+    const fs::path file = folder / (mutant.name + solution.extension().string());
+    const std::string mutated = mutant.apply(text);
+    if (!fs::exists(file) || read_text(file) != mutated) std::ofstream(file) << mutated;
+  }
+  return kPassed;
+}
+
+/// The tasks that must fail, until they have; with LAB_MUTANTS=full all tests, also of the others,
+/// which must pass (of a correct variant all do in any case): that takes several times as long.
+std::string judge_mutant(const std::string& name) {
+  for (const Mutant& mutant : mutants()) {
+    if (mutant.name != name) continue;
+    const char* mode = std::getenv("LAB_MUTANTS");
+    const bool full = mode != nullptr && std::string(mode) == "full";
+    if (!full) return check_mutant(mutant, run_tests(mutant.tasks, mutant.message));
+    Tasks all;  // without the program, which is run when all tasks have passed
+    for (const Task& task : settings().points.tasks) all.push_back(task.id);
+    return check_mutant(mutant, run_tests(mutant.is_correct() ? Tasks{} : all));
+  }
+  fail("there is no mutant '{}'", name);
+}
+
+/// Judges all mutants of a task ("none": the correct solutions), each in a process of its own.
+int judge_mutants(const std::string& task) {
+  int failed = 0;
+  int judged = 0;
+  for (const Mutant& mutant : mutants()) {
+    if ((mutant.is_correct() ? "none" : mutant.tasks[0]) != task) continue;
+    ++judged;
+    ChildProcess child({"/proc/self/exe", "--implementation", mutant.name, "--mutant", mutant.name},
+                       {});
+    while (child.running()) {
+      child.read_output();
+      pollfd waiting{child.output_descriptor(), POLLIN, 0};
+      poll(&waiting, 1, kPollMilliseconds);
+    }
+    child.read_output();
+    const int status = child.wait_status();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kPassed) continue;
+    ++failed;
+    fmt::print("{}: {}\n", mutant.name, child.output());
+  }
+  fmt::print("{} mutants of task {}, {} of them not as promised\n", judged, task, failed);
+  return failed == 0 ? kPassed : kFailed;
+}
+
+/// The lab's program with this implementation, once all tasks have passed: halves that are accepted
+/// each for itself must also work together.
+int judge_program() {
+  const TaskResults results = results_of(fingerprint());
+  for (const Task& task : settings().points.tasks)
+    if (const auto found = results.find(task.id);
+        found == results.end() || !found->second.passed()) {
+      fmt::print("skipped: the program is tested when all tasks have passed\n");
+      return kSkipped;
+    }
+  return judge({kProgramTask});
+}
+
+/// Only this program's own options say which tests run: a CI system may have shards or repetitions
+/// of its own in the environment.
+void forget_variables_of_googletest() {
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (const std::string text = *variable; text.starts_with("GTEST_"))
+      names.push_back(text.substr(0, text.find('=')));
+  for (const std::string& name : names) unsetenv(name.c_str());
+}
+
+int run(int argc, char** argv, const std::string& lab_folder) {
+  forget_variables_of_googletest();
+  setenv(kSimpleProductsVariable, kSimpleProducts, /*overwrite=*/1);
+  set_thread_count(1);  // oracles are small; threads would wait for each other on a busy machine
+  testing::InitGoogleTest(&argc, argv);  // takes its own options out of argv
+  Options options;
+  CLI::App app("Judges an implementation of lab " + lab_folder + ".");
+  app.add_option("--implementation", options.implementation,
+                 "student, solution, a mutant's name, or a shared object")
+      ->capture_default_str();
+  app.add_option("--task", options.task, "Judge this task only");
+  app.add_flag("--program", options.program, "Judge the lab's program, if all tasks passed");
+  app.add_flag("--score", options.score, "Print the score from the results of all tasks");
+  app.add_flag("--brief", options.brief, "The same in one line");
+  app.add_flag("--starter", options.starter, "Check that the task fails by naming its TODO");
+  app.add_option("--mutant", options.mutant, "Check that exactly what this mutant promises fails");
+  app.add_option("--mutants", options.mutants, "Check all mutants of this task");
+  app.add_option("--write-mutants", options.write_mutants, "Write their sources to this folder");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  set_settings({.points = read_points(source_folder() / "labs" / lab_folder / "points.json"),
+                .programs = fs::read_symlink("/proc/self/exe").parent_path(),
+                .implementation = on_device(options.implementation)});
+  if (!options.task.empty()) settings().points.task(options.task);
+
+  if (options.score) return print_score();
+  if (options.brief) return print_brief_score();
+  if (options.starter) return check_starter_task(options.task);
+  if (!options.mutant.empty()) return report(judge_mutant(options.mutant));
+  if (!options.mutants.empty()) return judge_mutants(options.mutants);
+  if (!options.write_mutants.empty()) return write_mutants(options.write_mutants);
+  if (options.program) return judge_program();
+  return judge(options.task.empty() ? Tasks{} : Tasks{options.task});
+}
+
+}  // namespace
+
+int verdict_main(int argc, char** argv, const std::string& lab_folder) {
+  try {
+    return run(argc, argv, lab_folder);
+  } catch (const std::exception& error) {
+    fmt::print("not graded, run again: {}\n", error.what());
+    return kNotGraded;
+  }
+}
+
+}  // namespace lab::grading

@@ -1,0 +1,33 @@
+// VerdictSession: one run of a verdict test, from choosing tests to collecting their results.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/grading/lab_points.h"
+#include "tests/grading/task_result.h"
+
+namespace lab::grading {
+
+/// Which implementation is judged, and where its programs are.
+struct VerdictSettings {
+  LabPoints points;
+  std::filesystem::path programs;  // the folder of labNN_ranks
+  std::string implementation;      // "student", "solution", a mutant's name
+
+  std::filesystem::path rank_program() const;
+  std::filesystem::path implementation_file() const;  // the shared object
+};
+
+/// The settings of this process, which the free functions of verdict.h need.
+const VerdictSettings& settings();
+void set_settings(VerdictSettings settings);
+
+/// Runs the GoogleTest tests of these tasks (none: of all), and sorts what came out by task. With
+/// `enough`, what is left of a task is skipped when a test of it has failed with that text.
+std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& tasks,
+                                            const std::string& enough = "");
+
+}  // namespace lab::grading

@@ -1,0 +1,149 @@
+// Task 3: what train_step hands to the optimizer, and the order of what it does. A wrong divisor is
+// plain to see in the gradients; Adam would hide it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include "tests/grading/training_oracle.h"
+#include "tests/grading/verdict.h"
+
+namespace lab01 {
+namespace {
+
+using lab::grading::CaseLimits;
+using lab::grading::MicrobatchPart;
+using lab::grading::Numbers;
+using lab::grading::Parcel;
+using lab::grading::StepParts;
+using lab::grading::stop;
+using lab::grading::TrainingCase;
+using lab::grading::Weighing;
+
+/// "forward loss backward ... update".
+void expect_order(const std::string& events) {
+  std::istringstream words(events);
+  int losses = 0;
+  int backward = 0;
+  for (std::string word; words >> word;) {
+    losses += word == "loss";
+    backward += word == "backward";
+    if (backward > losses)
+      stop(
+          "backward is called before loss has put its gradient in the logits' place: it takes the "
+          "scores for gradients\nin this step: " +
+          events);
+    if (word == "update" && losses > backward)
+      stop(
+          "the optimizer steps before the last backward pass: what that adds to the gradients "
+          "comes "
+          "too late\nin this step: " +
+          events);
+  }
+}
+
+void expect_loss_calls(const Numbers& totals, size_t microbatches, size_t step) {
+  if (totals.size() != microbatches)
+    stop(
+        fmt::format("call the function that was handed in, `loss`, once for each microbatch, and "
+                    "none of your own in its place\nin step {}: called {} times, there are {} "
+                    "microbatches",
+                    step + 1, totals.size(), microbatches));
+}
+
+/// Mistakes of a loop over microbatches.
+std::vector<Weighing> weighings(const StepParts& all, size_t /*replica*/) {
+  const std::vector<MicrobatchPart>& parts = all.microbatches;
+  const double total = all.targets;
+  const double of_first = parts[0].targets * static_cast<double>(parts.size());
+  const auto so_far = [&parts](size_t number) {
+    double sum = 0;
+    for (size_t k = 0; k <= number; ++k) sum += parts[k].targets;
+    return sum;
+  };
+  const auto first_empty =
+      static_cast<size_t>(std::ranges::find(parts, 0.0, &MicrobatchPart::targets) - parts.begin());
+  const auto divided = [](double by) { return 1 / std::max(by, 1.0); };
+  return {
+      {"every microbatch is counted as if it had as many targets as the first: count the targets "
+       "of all (section 2.2)",
+       [=](const MicrobatchPart&) { return divided(of_first); }},
+      {"divided by the targets of the microbatches so far: count those of the whole step before "
+       "the first call of loss",
+       [=](const MicrobatchPart& b) { return divided(so_far(b.number)); }},
+      {"what loss returned, divided by all targets already, is weighed by the microbatch's share "
+       "of them once more",
+       [=](const MicrobatchPart& b) { return b.targets * divided(total * total); }},
+      {"nothing from the first microbatch without targets on: it is not the end of the step",
+       [=](const MicrobatchPart& b) { return b.number < first_empty ? divided(total) : 0.0; }}};
+}
+
+void judge(const TrainingCase& c, const Parcel& result) {
+  const auto entry = [](const char* name, size_t step) { return fmt::format("{}.{}", name, step); };
+  for (size_t step = 0; step < c.steps.size(); ++step) {
+    const Numbers totals = result.numbers(entry("totals", step));
+    const std::string events = result.text(entry("events", step));
+    if (totals.empty() && events.find("backward") != std::string::npos)
+      expect_loss_calls(totals, c.steps[step][0].size(), step);
+    expect_order(events);
+  }
+  judge_steps(c, {result},
+              {.how_to_clip = "call lab::clip_gradients after the last backward and before the "
+                              "update",
+               .weighings = weighings});
+  for (size_t step = 0; step < c.steps.size(); ++step) {
+    expect_loss_calls(result.numbers(entry("totals", step)), c.steps[step][0].size(), step);
+    const double counted = result.number(entry("optimizer_steps", step));
+    if (counted != static_cast<double>(step + 1))
+      stop(
+          fmt::format("optimizer.steps() is {} after step {} of a new optimizer: optimizer.step "
+                      "counts its updates by itself, leave set_steps to checkpoints",
+                      counted, step + 1));
+  }
+}
+
+void expect_training(const std::vector<TrainingCase>& cases) {
+  lab::grading::judge_cases(
+      cases, "train_step", {.network = lab::grading::Network::kNone},
+      [](const TrainingCase& c, const std::vector<Parcel>& ranks) { judge(c, ranks[0]); });
+}
+
+std::vector<TrainingCase> draw(const CaseLimits& limits, uint64_t seed) {
+  return lab::grading::draw_cases(limits, 1000 * lab::grading::scenario_seed() + seed);
+}
+
+TEST(Task3, EveryTargetCountsTheSame) {
+  std::vector<TrainingCase> cases = draw({.microbatches = 3}, 44);
+  cases.resize(2);
+  cases[1].max_norm = 0;  // clipped, a wrong mean would have the length of the right one
+  expect_training(cases);
+}
+
+TEST(Task3, UpToThreeMicrobatches) { expect_training(draw({.microbatches = 3}, 40)); }
+
+TEST(Task3, OneMicrobatch) { expect_training(draw({.microbatches = 1}, 41)); }
+
+TEST(Task3, LeftoversOfAStepThatBlewUp) {
+  std::vector<TrainingCase> cases = draw({.microbatches = 3}, 42);
+  cases.resize(3);
+  cases[0].leftover = std::numeric_limits<float>::quiet_NaN();
+  cases[1].leftover = std::numeric_limits<float>::infinity();
+  cases[2].leftover = std::numeric_limits<float>::infinity();
+  expect_training(cases);
+}
+
+TEST(Task3, AnyLossOfAnySize) {
+  std::vector<TrainingCase> cases = draw({.microbatches = 3}, 43);
+  const Numbers factors = {1e-4, 300, 1e-4, 1e-5, 1e5, 1e-3, 1e-2};
+  for (size_t k = 0; k < cases.size(); ++k) {
+    cases[k].max_norm *= factors[k];
+    if (cases[k].optimizer == "sgd") cases[k].learning_rate /= static_cast<float>(factors[k]);
+    cases[k].loss_factor = factors[k];
+  }
+  expect_training(cases);
+}
+
+}  // namespace
+}  // namespace lab01

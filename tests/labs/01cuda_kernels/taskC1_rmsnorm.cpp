@@ -1,0 +1,157 @@
+// Task C1: RMSNorm.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/labs/01cuda_kernels/judge.h"
+
+namespace lab01cuda {
+namespace {
+
+struct Rows {
+  Tensor x;       // [rows, columns]
+  Tensor weight;  // [columns]
+  double epsilon;
+
+  size_t count() const { return static_cast<size_t>(x.size(0)); }
+  size_t columns() const { return static_cast<size_t>(x.size(1)); }
+};
+
+/// Values of both signs, weights that are not 1. The rows have mean squares of any size: in some
+/// epsilon does not matter, in some it is all there is.
+Rows draw_rows(int64_t count, int64_t columns, double epsilon, uint64_t number) {
+  const uint64_t seed = 1000 * lab::grading::scenario_seed() + number;
+  Rows rows{.x = draw_tensor({count, columns}, 1.0, seed),
+            .weight = draw_tensor({columns}, 0.5, seed + 1),
+            .epsilon = static_cast<float>(epsilon)};
+  const double root = std::sqrt(epsilon);
+  const double sizes[] = {1, 1.5 * root, 30, 0.4 * root, 0};
+  for (int64_t n = 0; n < count; ++n)
+    for (float& value : rows.x.rows(n, n + 1).values())
+      value = static_cast<float>((value + 0.3) * sizes[(static_cast<uint64_t>(n) + number) % 5]);
+  for (float& w : rows.weight.values()) w += 1.0F;
+  return rows;
+}
+
+/// The factor of a row, from the sum of its squares `s`, its length `n` and epsilon `e`.
+using Factor = double (*)(double s, double n, double e);
+
+double right_factor(double s, double n, double e) { return 1 / std::sqrt(s / n + e); }
+
+const std::pair<const char*, Factor> kWrongFactors[] = {
+    {"the sum of the squares was not divided by the number of columns: it is the root of their "
+     "mean",
+     [](double s, double, double e) { return 1 / std::sqrt(s + e); }},
+    {"the sum of the squares was divided by the number of threads: divide by that of the columns",
+     [](double s, double, double e) { return 1 / std::sqrt(s / kThreads + e); }},
+    {"epsilon is missing: it is added to the mean of the squares, under the root",
+     [](double s, double n, double) { return 1 / std::sqrt(s / n); }},
+    {"epsilon is added after the root: it belongs under it",
+     [](double s, double n, double e) { return 1 / (std::sqrt(s / n) + e); }},
+    {"epsilon is added to the sum of the squares: it is added to their mean",
+     [](double s, double n, double e) { return 1 / std::sqrt((s + e) / n); }},
+    {"epsilon is taken for a lower bound of the mean: it is added, also to a larger mean",
+     [](double s, double n, double e) { return 1 / std::sqrt(std::max(s / n, e)); }},
+    {"the root is missing: 1 / sqrt(mean + epsilon)",
+     [](double s, double n, double e) { return 1 / (s / n + e); }},
+    {"this is the root of the mean itself: inverse_rms is 1 divided by it",
+     [](double s, double n, double e) { return std::sqrt(s / n + e); }},
+};
+
+/// inverse_rms [rows], or y [rows, columns], as each thread sees its part of the row.
+Numbers results_of(const Rows& rows, bool y, Factor factor, const RowPart& part) {
+  Numbers results;
+  for (size_t n = 0; n < rows.count(); ++n) {
+    const float* x = rows.x.data() + n * rows.columns();
+    Numbers factors(x, x + rows.columns());
+    for (double& value : factors) value *= value;
+    factors = sums_of(part, factors);
+    for (double& sum : factors)
+      sum = factor(sum, static_cast<double>(rows.columns()), rows.epsilon);
+    if (!y) results.push_back(factors[0]);
+    for (size_t c = 0; y && c < rows.columns(); ++c)
+      results.push_back(x[c] * factors[c % kThreads] * rows.weight.values()[c]);
+  }
+  return results;
+}
+
+std::vector<Mistake> mistakes(const Rows& rows, bool y) {
+  std::vector<Mistake> all;
+  for (const auto& [message, factor] : kWrongFactors)
+    all.push_back({results_of(rows, y, factor, {}), message});
+  for (const RowPart& part : parts_of_row(rows.columns()))
+    all.push_back({results_of(rows, y, right_factor, part), part.mistake});
+  if (!y) return all;
+  Numbers without = results_of(rows, y, right_factor, {});
+  Numbers of_row = without;
+  for (size_t i = 0; i < without.size(); ++i) {
+    without[i] /= rows.weight.values()[i % rows.columns()];
+    of_row[i] = without[i] * rows.weight.values()[i / rows.columns() % rows.columns()];
+  }
+  all.push_back({without, "y: the factor weight[c] is missing"});
+  all.push_back({of_row, "y: the weight of the row was taken; there is one weight per column"});
+  return all;
+}
+
+Expected expected(const Rows& rows, bool y) {
+  const Numbers values = results_of(rows, y, right_factor, {});
+  const std::string what = y ? "y" : "inverse_rms";
+  return {.what = what,
+          .values = values,
+          // A sum of up to some thousand squares in float, each thread's in order.
+          .tolerance = lab::grading::relative_tolerance(values, 1e-5, 0),
+          .name = y ? place_in_row(rows.columns(), "column") : place_in_row(1),
+          .mistakes = [&rows, y] { return mistakes(rows, y); },
+          .if_not_finite = what +
+                           " is not finite: is epsilon missing, so that a row of zeros is "
+                           "divided by 0? Or was memory read that holds no number?"};
+}
+
+void judge(const std::vector<Rows>& all, const Options& options = {}) {
+  std::vector<KernelCall> calls;
+  for (const Rows& rows : all) {
+    const auto judge_rows = [&](const Parcel& result) {
+      if (rows.x.numel() == 0) return;  // also the mean of nothing
+      for (bool y : {false, true})
+        expect_numbers(to_doubles(result.tensor(y ? "y" : "inverse_rms")), expected(rows, y),
+                       options);
+      expect_shared_row(result, rows.columns());
+    };
+    calls.push_back({fmt::format("{} rows of {} columns", rows.count(), rows.columns()),
+                     rows.x.numel() > 0, Parcel(), judge_rows});
+    calls.back().input.set("x", rows.x);
+    calls.back().input.set("weight", rows.weight);
+    calls.back().input.set("epsilon", rows.epsilon);
+  }
+  judge_kernels("rmsnorm", calls, options);
+}
+
+TEST(TaskC1, RowsOfAnyLength) {
+  // The first is neither short nor a multiple of anything: most mistakes show, and differ.
+  std::vector<Rows> all;
+  for (int64_t columns : {1000, 1,   31,  32,   33,   63,   64,   96,   127, 128, 129, 160, 256,
+                          257,  288, 511, 1024, 1537, 4096, 9001, 2048, 385, 128, 100, 33,  1})
+    all.push_back(draw_rows(columns > 2000 ? 2 : 5, columns, columns % 2 == 0 ? 1e-5 : 1e-3,
+                            10 * all.size()));
+  judge(all);
+}
+
+TEST(TaskC1, AnyNumberOfRows) {
+  judge({draw_rows(1, 40, 1e-5, 0), draw_rows(150, 40, 1e-5, 10), draw_rows(0, 40, 1e-5, 20),
+         draw_rows(3, 40, 1e-5, 30), draw_rows(3, 0, 1e-5, 40), draw_rows(1, 40, 1e-5, 50)});
+  judge({draw_rows(70'001, 1, 1e-5, 60)}, {.block_step = 97});
+}
+
+TEST(TaskC1, EpsilonIsAddedToTheMean) {
+  judge({draw_rows(5, 100, 0.125, 20), draw_rows(5, 100, 1e-6, 20), draw_rows(5, 100, 1e-3, 20)});
+}
+
+TEST(TaskC1, NothingElseIsTouched) {
+  judge({draw_rows(3, 203, 1e-5, 0), draw_rows(3, 1, 1e-5, 0), draw_rows(3, 1000, 1e-5, 0)},
+        {.fence = 600});
+}
+
+}  // namespace
+}  // namespace lab01cuda

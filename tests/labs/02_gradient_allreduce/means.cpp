@@ -1,0 +1,114 @@
+// Right and wrong ways to combine the means of ranks.
+#include "tests/labs/02_gradient_allreduce/means.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lab02 {
+
+double RankMeans::all_targets() const {
+  double sum = 0;
+  for (double own : targets) sum += own;
+  return sum;
+}
+
+Numbers RankMeans::combine(const std::function<double(size_t)>& factor) const {
+  Numbers sum(values[0].size(), 0.0);
+  for (size_t r = 0; r < ranks(); ++r)
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += factor(r) * values[r][i];
+  return sum;
+}
+
+Numbers RankMeans::mean() const {
+  const double all = all_targets();
+  return combine([&](size_t r) { return all > 0 ? targets[r] / all : 0.0; });
+}
+
+Numbers RankMeans::magnitude() const {
+  RankMeans magnitudes = *this;
+  for (Numbers& own : magnitudes.values)
+    for (double& value : own) value = std::abs(value);
+  return magnitudes.mean();
+}
+
+namespace {
+
+/// Hypotheses about a wrong mean, on rank `self`.
+std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
+                                            const std::string& what) {
+  std::vector<lab::grading::Mistake> all;
+  const double total = means.all_targets();
+  const auto n = static_cast<double>(means.ranks());
+  const Numbers& targets = means.targets;
+  const auto with_targets =
+      static_cast<double>(std::ranges::count_if(targets, [](double count) { return count > 0; }));
+  if (total == 0) return all;
+  const auto add = [&](const std::function<double(size_t)>& factor, const std::string& message) {
+    all.push_back({means.combine(factor), what + ": " + message});
+  };
+  const auto own = [self](size_t r) { return r == self ? 1.0 : 0.0; };
+  if (std::ranges::all_of(targets, [&](double count) { return count == targets[0]; }))
+    add([](size_t) { return 1.0; },
+        fmt::format("{:.1f} times what is expected: summed over the ranks, and not averaged?", n));
+  add([](size_t) { return 1.0; }, "the means of the ranks are added up: summed, and not averaged?");
+  add([&](size_t) { return 1.0 / n; },
+      "a mean of means: a target on a rank with few targets counts more than one elsewhere; weigh "
+      "each rank by its share of all targets");
+  add([&](size_t r) { return targets[r] > 0 ? 1.0 / with_targets : 0.0; },
+      "a mean of means over the ranks that have targets: weigh each rank by its share of all "
+      "targets");
+  add([&](size_t r) { return targets[r]; },
+      "a sum over all targets: divide by the number of targets of all ranks");
+  add([&](size_t r) { return targets[r] / total / n; },
+      "divided by the number of ranks on top of the number of targets: averaged twice");
+  add([&](size_t r) { return targets[r] / total / total; },
+      "divided by the number of targets of all ranks twice");
+  add([&](size_t r) { return own(r); },
+      "still those of this rank alone: nothing of the other ranks arrived here. Was the result "
+      "written back, on every rank? (reduce gives it to one rank only, all_reduce to all)");
+  add([&](size_t r) { return own(r) * targets[r] / total; },
+      "this rank's share alone: nothing of the other ranks was added here. Was the result written "
+      "back, on every rank? (reduce gives it to one rank only, all_reduce to all)");
+  for (size_t missing = 0; missing < means.ranks(); ++missing)
+    add([&](size_t r) { return r == missing ? 0.0 : targets[r] / total; },
+        fmt::format("what rank {} has is missing", missing));
+  return all;
+}
+
+}  // namespace
+
+lab::grading::Expected RankMeans::expected(size_t self, const std::string& what) const {
+  constexpr double kTolerance = 1e-6;  // of the sum of the absolute terms
+  lab::grading::Expected expected{
+      .what = what,
+      .values = mean(),
+      .tolerance = magnitude(),
+      .mistakes = [this, self, what] { return mistakes(*this, self, what); },
+      .if_not_finite = what + ": not a number: 0 targets divided by 0 targets?"};
+  for (double& tolerance : expected.tolerance) tolerance = kTolerance * tolerance + 1e-30;
+  return expected;
+}
+
+void expect_all_reduces(const std::vector<lab::grading::Operation>& sent, size_t rank,
+                        const Budget& budget) {
+  uint64_t all_reduces = 0;
+  uint64_t bytes = 0;
+  for (const lab::grading::Operation& operation : sent) {
+    if (operation.kind != lab::OpKind::kAllReduce)
+      lab::grading::stop(fmt::format(
+          "the numbers are right, but rank {} also calls {}: all_reduce is all that is needed\n"
+          "rank {}: {}",
+          rank, lab::op_name(operation.kind), rank, in_words(sent)));
+    ++all_reduces;
+    bytes += operation.bytes;
+  }
+  const std::string counted =
+      fmt::format("\nrank {}: {}; expected at most {} all_reduces of {} bytes", rank,
+                  in_words(sent), budget.all_reduces, budget.bytes);
+  if (all_reduces > budget.all_reduces) lab::grading::stop(budget.if_too_many + counted);
+  if (bytes > budget.bytes) lab::grading::stop(budget.if_too_large + counted);
+}
+
+}  // namespace lab02

@@ -1,0 +1,190 @@
+// Task 3: gradients of several tensors, with equal and unequal numbers of targets.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/labs/02_gradient_allreduce/means.h"
+
+namespace lab02 {
+namespace {
+
+using lab::Shape;
+using lab::Tensor;
+using lab::grading::Expected;
+using lab::grading::JobOptions;
+using lab::grading::Parcel;
+
+/// As many tensors, of the same shapes, on every rank.
+struct Case {
+  std::vector<Shape> shapes;
+  Numbers targets;                             // per rank
+  std::vector<std::vector<Tensor>> gradients;  // per rank
+
+  int64_t size() const {
+    return std::accumulate(gradients[0].begin(), gradients[0].end(), int64_t{0},
+                           [](int64_t sum, const Tensor& t) { return sum + t.numel(); });
+  }
+};
+
+const std::vector<Shape> kSomeShapes = {{4, 6}, {5}, {1}, {2, 3, 2}};
+
+Case random_case(const std::vector<Shape>& shapes, const Numbers& targets, uint64_t seed) {
+  Case c{.shapes = shapes, .targets = targets, .gradients = {}};
+  for (double own_targets : targets) {
+    std::vector<Tensor> tensors;
+    for (const Shape& shape : shapes) {
+      tensors.push_back(lab::grading::draw_tensor(shape, 1.0, ++seed));
+      // Next to so many targets, those of the other ranks would not be seen.
+      if (own_targets == 0 || own_targets > 1e6) tensors.back().fill(0.0F);
+    }
+    c.gradients.push_back(tensors);
+  }
+  return c;
+}
+
+Numbers joined(const std::vector<Tensor>& tensors) {
+  Numbers all;
+  for (const Tensor& tensor : tensors)
+    all.insert(all.end(), tensor.values().begin(), tensor.values().end());
+  return all;
+}
+
+/// Tensor and element of place i in the joined numbers.
+std::pair<size_t, size_t> place(const Case& c, size_t i) {
+  for (size_t k = 0; k < c.shapes.size(); ++k) {
+    const auto size = static_cast<size_t>(c.gradients[0][k].numel());
+    if (i < size) return {k, i};
+    i -= size;
+  }
+  return {c.shapes.size(), i};
+}
+
+/// One tensor keeps the rank's own numbers, scaled or not; all others are right.
+void add_missing_tensors(const Case& c, const RankMeans& means, size_t self,
+                         std::vector<lab::grading::Mistake>& mistakes) {
+  if (c.shapes.size() == 1 || means.all_targets() == 0) return;
+  const double share = means.targets[self] / means.all_targets();
+  for (size_t k = 0; k < c.shapes.size(); ++k)
+    for (double factor : {1.0, share}) {
+      Numbers values = means.mean();
+      for (size_t i = 0; i < values.size(); ++i)
+        if (place(c, i).first == k) values[i] = factor * means.values[self][i];
+      mistakes.push_back(
+          {values, fmt::format("the gradients: tensor {} of {} is still this rank's own, all "
+                               "others are right: it was left out of the flat tensor, or not "
+                               "copied back",
+                               k + 1, c.shapes.size())});
+    }
+}
+
+std::vector<Parcel> inputs_of(const Case& c) {
+  std::vector<Parcel> inputs(c.targets.size());
+  for (size_t r = 0; r < inputs.size(); ++r) {
+    inputs[r].set("targets", c.targets[r]);
+    inputs[r].set("tensors", static_cast<double>(c.shapes.size()));
+    for (size_t k = 0; k < c.shapes.size(); ++k)
+      inputs[r].set("tensor" + std::to_string(k), c.gradients[r][k]);
+  }
+  return inputs;
+}
+
+void judge(const Case& c, const std::vector<Parcel>& ranks) {
+  RankMeans means{.values = {}, .targets = c.targets};
+  for (const auto& tensors : c.gradients) means.values.push_back(joined(tensors));
+  std::vector<Numbers> got;
+  for (const Parcel& result : ranks) {
+    std::vector<Tensor> tensors;
+    for (size_t k = 0; k < c.shapes.size(); ++k)
+      tensors.push_back(result.tensor("tensor" + std::to_string(k)));
+    got.push_back(joined(tensors));
+    if (result.number("fence_broken") != 0)
+      lab::grading::stop(
+          "memory around the gradient tensors was overwritten: they do not lie one after the "
+          "other, copy each of them");
+  }
+  expect_on_every_rank(got, [&](size_t rank) {
+    Expected expected = means.expected(rank, "the gradients");
+    expected.mistakes = [&, usual = expected.mistakes, rank] {
+      std::vector<lab::grading::Mistake> mistakes = usual();
+      add_missing_tensors(c, means, rank, mistakes);
+      return mistakes;
+    };
+    expected.name = [&c](size_t i) {
+      return fmt::format("tensor {} of {}, element {}", place(c, i).first + 1, c.shapes.size(),
+                         place(c, i).second);
+    };
+    return expected;
+  });
+  expect_same_bits(got, "the averaged gradients");
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    expect_all_reduces(
+        operations_of(ranks[rank]), rank,
+        {.bytes = static_cast<uint64_t>(c.size() + 1) * sizeof(float),
+         .if_too_many = fmt::format(
+             "the gradients are right, but they did not travel in one flat tensor: {} tensors "
+             "should take one all_reduce, and another one for the number of targets. Every message "
+             "costs latency, however small it is",
+             c.shapes.size()),
+         .if_too_large = "the gradients are right, but more travels than the gradients and the "
+                         "number of targets"});
+}
+
+void expect_means(const std::vector<Case>& cases, const JobOptions& options) {
+  std::vector<lab::grading::Call> calls;
+  for (const Case& c : cases)
+    calls.push_back({.scenario = "average_gradients",
+                     .inputs = inputs_of(c),
+                     .name = fmt::format("{} tensors, targets {}", c.shapes.size(),
+                                         fmt::join(c.targets, ", "))});
+  judge_calls(calls, options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+}
+
+/// Calls with other shapes, other numbers of targets, other gradients; and with the same shapes and
+/// other numbers.
+std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
+  std::vector<Shape> many;
+  for (int64_t k = 1; k <= 20; ++k) many.push_back({k, 3});
+  const std::vector<Shape> with_empty = {{3, 5}, {0}, {2, 2}, {7, 0}, {6}};
+  const std::vector<Numbers> targets = {{7, 7, 7, 7},           {255, 40, 3, 12}, {255, 40, 3, 90},
+                                        {12, 0, 4, 0},          {1, 2, 1, 1},     {0, 0, 0, 0},
+                                        {9, 0, 0, 0},           {0, 0, 0, 5},     {4, 6, 6, 4},
+                                        {16'000'000, 3, 21, 9}, {2, 5, 9, 11}};
+  const std::vector<std::vector<Shape>> shapes = {
+      kSomeShapes, kSomeShapes,      kSomeShapes, {{64}},          many, kSomeShapes, {{64}},
+      with_empty,  {{300'000}, {7}}, kSomeShapes, {{5, 2, 3}, {0}}};
+  std::vector<Case> cases;
+  for (size_t k = 0; k < shapes.size(); ++k)
+    cases.push_back(random_case(
+        shapes[k],
+        Numbers(targets[k].begin(), targets[k].begin() + static_cast<std::ptrdiff_t>(ranks)),
+        seed + 100 * k));
+  return cases;
+}
+
+TEST(Task3, MeanOverThreeRanks) { expect_means({random_case(kSomeShapes, {7, 7, 7}, 100)}, {}); }
+
+TEST(Task3, EveryTargetCountsTheSame) {
+  expect_means({random_case(kSomeShapes, {255, 40, 3}, 200)}, {});
+}
+
+TEST(Task3, LateMessagesInAnyOrder) {
+  expect_means(cases_for(4, lab::grading::scenario_seed() + 400), lab::grading::late_messages(31));
+}
+
+TEST(Task3, ThreeRanksAnyTargetsAnyShapes) {
+  expect_means(cases_for(3, lab::grading::scenario_seed() + 300), {});
+}
+
+TEST(Task3, TwoRanks) {
+  expect_means(cases_for(2, lab::grading::scenario_seed() + 500), lab::grading::late_messages(32));
+}
+
+TEST(Task3, OneRankKeepsItsMean) {
+  expect_means(cases_for(1, lab::grading::scenario_seed() + 600), {});
+}
+
+}  // namespace
+}  // namespace lab02

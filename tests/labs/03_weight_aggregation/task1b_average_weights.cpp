@@ -1,0 +1,75 @@
+// Task 1b: the average of weights, in the place where they lie.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/labs/03_weight_aggregation/weights.h"
+
+namespace lab03 {
+namespace {
+
+using lab::grading::Call;
+using lab::grading::JobOptions;
+using lab::grading::late_messages;
+using lab::grading::Parcel;
+using lab::grading::scenario_seed;
+using lab::grading::stop;
+
+void expect_untouched_gradients(const std::vector<Parcel>& results) {
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (results[r].number("gradients_changed") == 0) continue;
+    if (results[r].number("weights_changed") == 0)
+      stop("the gradients are averaged instead of the weights: this lab averages parameter.value");
+    stop(fmt::format("rank {}: the gradients have changed; only the weights are averaged", r));
+  }
+}
+
+void judge(const Case& c, const std::vector<Parcel>& results) {
+  expect_whole_fences(results);
+  expect_untouched_gradients(results);
+  const RankWeights weights = c.weights();
+  const std::vector<Numbers> got = tensors_of(results, "weights");
+  expect_on_every_rank(
+      got, [&](size_t r) { return weights.expected(r, got, "the weights"); }, {},
+      lab::grading::Blame::kLastRank);  // a broadcast leaves rank 0 as it was
+  expect_same_bits(got, "the averaged weights");
+}
+
+void expect_averages(const std::vector<Case>& cases, const JobOptions& options) {
+  judge_calls(calls_of("average_weights", cases), options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+}
+
+TEST(Task1b, FourNumbersByHand) {
+  Case c = random_case("the table of section 4", {{1, 2}}, {0.25, 0.75}, 0);
+  c.values = {{lab::Tensor::from({1, 2}, {1, 2})}, {lab::Tensor::from({5, 10}, {1, 2})}};
+  expect_averages({c}, late_messages(20));
+}
+
+TEST(Task1b, LateMessagesInAnyOrder) {
+  expect_averages(cases_for(4, scenario_seed() + 100), late_messages(21));
+}
+
+TEST(Task1b, FiveRanks) { expect_averages(cases_for(5, scenario_seed() + 200), late_messages(22)); }
+
+TEST(Task1b, TwoRanks) { expect_averages(cases_for(2, scenario_seed() + 300), late_messages(23)); }
+
+TEST(Task1b, OneRankKeepsItsWeights) {
+  expect_averages(cases_for(1, scenario_seed() + 400), late_messages(24));
+}
+
+TEST(Task1b, ThreeRanks) { expect_averages(cases_for(3, scenario_seed() + 500), {}); }
+
+/// The share is an argument: what share_of has returned before says nothing.
+TEST(Task1b, AfterOtherShares) {
+  const std::vector<Case> cases = {
+      random_case("after share_of", kSomeShapes, {0.5, 0.125, 0.375}, scenario_seed() + 600)};
+  std::vector<Call> calls = calls_of("average_weights", cases);
+  Call shares{.scenario = "share_of", .inputs = std::vector<Parcel>(3), .prelude = true};
+  for (size_t r = 0; r < 3; ++r) shares.inputs[r].set("examples", static_cast<double>(1 + r));
+  calls.insert(calls.begin(), shares);
+  judge_calls(calls, late_messages(25),
+              [&](size_t, const std::vector<Parcel>& ranks) { judge(cases[0], ranks); });
+}
+
+}  // namespace
+}  // namespace lab03

@@ -1,0 +1,186 @@
+// Task 3: the gradients of every stage's weights, and what travels for them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/grading/training_oracle.h"
+#include "tests/labs/04_pipeline_1f1b/passes.h"
+
+namespace lab04 {
+namespace {
+
+using lab::Tensor;
+using lab::TokenBatch;
+using lab::grading::Expected;
+using lab::grading::late_messages;
+using lab::grading::Mistake;
+using lab::grading::Parcel;
+using lab::grading::stop;
+
+/// What the loss might have left. Zeros, where nothing is predicted.
+Tensor logits_gradient(const Pipeline& pipeline, size_t pass) {
+  const TokenBatch& batch = pipeline.batch(pass);
+  const double scale = batch.target_count() > 0 ? 0.3 : 0.0;
+  return lab::grading::draw_tensor({batch.batch, batch.length, pipeline.training.model.vocab_size},
+                                   scale, pipeline.training.seed + pass);
+}
+
+/// Each stage gets what the forward pass would have brought it, and of the batch only the shape.
+std::vector<Parcel> inputs(const Pipeline& pipeline) {
+  std::vector<Parcel> stages = pipeline.inputs();
+  for (size_t k = 0; k < pipeline.passes(); ++k) {
+    const std::vector<Tensor> outputs = Chain(pipeline).forward(pipeline.batch(k));
+    stages.front().set(fmt::format("tokens.{}", k), pipeline.batch(k));
+    stages.back().set(fmt::format("logits_gradient.{}", k), logits_gradient(pipeline, k));
+    for (size_t s = 0; s < stages.size(); ++s) {
+      if (s > 0) stages[s].set(fmt::format("input.{}", k), outputs[s - 1]);
+      stages[s].set(fmt::format("microbatch.{}.0", k), decoy(pipeline, s, k));
+    }
+  }
+  return stages;
+}
+
+/// A pass of one stage, with all that is known about it.
+struct Pass {
+  const Pipeline& pipeline;
+  size_t pass;
+  size_t stage;
+  Numbers before;
+  Numbers after;
+  bool in_flight;  // of the one that is judged
+
+  bool is_last(size_t s) const { return s + 1 == pipeline.stages(); }
+  /// The stage's own gradients, times `factor`, added to what was there.
+  Numbers scaled(double factor) const {
+    Numbers sum = before;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += factor * (after[i] - before[i]);
+    return sum;
+  }
+  /// The same if all stages hand something else on.
+  Numbers with(const Chain::HandOn& hand_on) const {
+    Pipeline fresh = pipeline;
+    fresh.training.leftover = 0;
+    Chain chain(fresh);
+    chain.forward(pipeline.batch(pass));
+    chain.backward(logits_gradient(pipeline, pass), hand_on);
+    Numbers sum = chain.gradients()[stage];
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
+    return sum;
+  }
+};
+
+/// `gradient` [B, T, C] is zero where this stage's batch has padding.
+Tensor without_padding(const Tensor& gradient, const TokenBatch& batch) {
+  const Tensor masked = gradient.clone();
+  const int64_t dim = gradient.shape()[2];
+  for (size_t i = 0; i < batch.tokens.size(); ++i)
+    if (batch.tokens[i] == lab::kPadding)
+      std::fill_n(masked.data() + static_cast<int64_t>(i) * dim, dim, 0.0F);
+  return masked;
+}
+
+std::vector<Mistake> mistakes(const Pass& p) {
+  Numbers own = p.after;
+  for (size_t i = 0; i < own.size(); ++i) own[i] -= p.before[i];
+  const auto received_again = [&](size_t s, const Tensor& received, const Tensor& made) {
+    return p.is_last(s) ? made : received;
+  };
+  const auto both = [&](size_t s, const Tensor& received, const Tensor& made) {
+    for (int64_t i = 0; !p.is_last(s) && i < made.numel(); ++i)
+      made.data()[i] += received.data()[i];
+    return made;
+  };
+  const auto masked = [&](size_t s, const Tensor&, const Tensor& made) {
+    return without_padding(made, decoy(p.pipeline, s - 1, p.pass));
+  };
+  return {
+      {p.before,
+       p.in_flight ? "the stage's gradients are as before: stage.backward was not called"
+                   : "the stage's gradients are as before: stage.backward got zeros, not what the "
+                     "next stage has sent; receive first, then compute"},
+      {own,
+       "what was in the stage's gradients before is gone: backward adds to them, and train_step "
+       "sets them to zero"},
+      {p.scaled(1.0 / static_cast<double>(p.pipeline.stages())),
+       "the gradients: divided by the number of stages: nothing is averaged in a pipeline, every "
+       "weight is on one stage only"},
+      {p.scaled(1.0 / static_cast<double>(p.pipeline.batch(p.pass).batch)),
+       "the gradients: divided by the number of sequences once more: the loss has divided already"},
+      {p.with(received_again),
+       "a later stage has sent the gradient of its output on: send what stage.backward returns, "
+       "the gradient of its input"},
+      {p.with(both),
+       "a later stage has added the gradient of its output to what it sends: stage.backward has "
+       "counted the residual path already"},
+      {p.with(masked),
+       "zero was put where the batch has padding: in backward only its shape matters, ranks may "
+       "have other tokens or none"}};
+}
+
+/// `chain` has taken the passes before this one.
+void expect_gradients(const Pipeline& pipeline, const std::vector<Parcel>& stages, size_t pass,
+                      Chain& chain) {
+  const lab::grading::TrainingOracle oracle(pipeline.training);  // knows the names
+  const std::vector<Numbers> before = chain.gradients();
+  chain.forward(pipeline.batch(pass));
+  chain.backward(logits_gradient(pipeline, pass));
+  const std::vector<Numbers> after = chain.gradients();
+  double largest = 0;
+  for (const Numbers& part : after)
+    largest = std::max(largest, lab::grading::largest_magnitude(part));
+  const auto in_flight = [&](size_t s) {
+    return stages[s].number(fmt::format("in_flight.{}", pass)) != 0;
+  };
+  const auto expected = [&](size_t s) {
+    return Expected{
+        .what = "the gradients",
+        .values = after[s],
+        .tolerance = {kTolerance * largest},
+        .name = [&,
+                 s](size_t i) { return oracle.name(i + oracle.range(static_cast<int>(s)).first); },
+        .mistakes =
+            [&, s] {
+              return mistakes({pipeline, pass, s, before[s], after[s], in_flight(s)});
+            }};
+  };
+  const std::vector<Numbers> got =
+      lab::grading::tensors_of(stages, fmt::format("gradients.{}", pass));
+  lab::grading::expect_on_every_rank(got, expected, {}, lab::grading::Blame::kLastRank);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (in_flight(s))
+      stop(
+          fmt::format("rank {}: the stage still holds activations after backward: every forward "
+                      "pass needs its stage.backward, also where nothing is predicted",
+                      s));
+    lab::grading::confirm_bits(got[s], after[s], "the gradients");
+  }
+}
+
+void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
+  Chain chain(pipeline);
+  for (size_t pass = 0; pass < pipeline.passes(); ++pass) {
+    expect_gradients(pipeline, stages, pass, chain);
+    expect_same_weights(stages, pass);
+    expect_messages_of_pass(pipeline, stages, pass, Way::kBackward);
+  }
+}
+
+const PipelineScenario kBackward{"backward", inputs, judge, Way::kBackward};
+
+TEST(Task3, ThreeStages) {
+  judge_pipelines(kBackward, whole_world(3), 300, lab::grading::buffered_messages());
+}
+
+TEST(Task3, OneStageSendsNothing) {
+  judge_pipelines(kBackward, whole_world(1), 310, late_messages(31));
+}
+
+TEST(Task3, OneToSixStagesLateMessages) {
+  judge_pipelines(kBackward, parts_of_six_ranks(), 320, late_messages(32));
+}
+
+TEST(Task3, ThreeProcesses) { judge_pipelines(kBackward, parts_of_three_ranks(), 330, {}); }
+
+}  // namespace
+}  // namespace lab04

@@ -1,0 +1,143 @@
+// Task 4: executing a program, whatever lab::validate accepts.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/labs/05_microbatches/plans.h"
+#include "tests/labs/05_microbatches/waves.h"
+
+namespace lab05 {
+namespace {
+
+using lab::Schedule;
+using lab::grading::late_messages;
+
+Schedule blocking_gpipe(const Size& size) { return around_passes(gpipe_plan(size), false); }
+Schedule posted_one_f_one_b(const Size& size) {
+  return around_passes(one_f_one_b_plan(size), true);
+}
+
+/// Posted messages, each after a simpler form: where that is right, the hint says what is wrong.
+std::vector<Wave> posted_waves(int stages) {
+  const auto with_hint = [](Wave wave, const std::string& hint) {
+    wave.hint = hint;
+    return wave;
+  };
+  const Microbatches alike = Microbatches::kAlike;
+  const Size size{stages, 5};
+  const Schedule one_f_one_b = posted_one_f_one_b(size);
+  const std::string under_way =
+      "right with blocking sends, wrong with posted ones: a tensor that is under way must stay as "
+      "it is until its send has been waited for";
+  return {
+      draw_wave("GPipe, blocking", blocking_gpipe(size), alike, 410),
+      with_hint(draw_wave("GPipe, sends posted", around_passes(gpipe_plan(size), true), alike, 410),
+                under_way),
+      with_hint(draw_wave("1F1B, sends posted", one_f_one_b, alike, 412), under_way),
+      with_hint(draw_wave("1F1B, recvs posted at the beginning", with_early_recvs(one_f_one_b),
+                          alike, 412),
+                "right while each recv comes just before its pass, wrong when all recvs are "
+                "posted at the beginning: every posted recv needs a tensor of its own, and "
+                "must be waited for where the pass that reads it begins")};
+}
+
+/// The programs that teach, from simple to strange, with microbatches that differ in nothing: so
+/// what is mixed up has a name.
+std::vector<Wave> simple_waves() {
+  const Microbatches alike = Microbatches::kAlike;
+  std::vector<Wave> waves = {draw_wave("GPipe", blocking_gpipe({2, 2}), alike, 400)};
+  for (const Wave& wave : posted_waves(2)) waves.push_back(wave);
+  const std::vector<Wave> strange = {
+      draw_wave("backwards from the end",
+                program_from("stages 2 microbatches 3\n"
+                             "0: F0 >F0 F1 >F1 F2 >F2 <B2 B2 <B1 B1 <B0 B0\n"
+                             "1: <F0 F0 <F1 F1 <F2 F2 B2 >B2 B1 >B1 B0 >B0"),
+                alike, 402),
+      draw_wave("messages meet by their tag",
+                program_from("stages 2 microbatches 3\n"
+                             "0: F0 >F0* F1 >F1* F2 >F2* <B0 B0 <B1 B1 <B2 B2\n"
+                             "1: <F2 F2 B2 >B2* <F0 F0 B0 >B0* <F1 F1 B1 >B1*"),
+                alike, 403),
+      draw_wave("a posted send does not hold up the stage",
+                program_from("stages 2 microbatches 3\n"
+                             "0: F0 F1 >F1* >F0* F2 >F2* <B2 B2 <B0 B0 <B1 B1\n"
+                             "1: <F2 F2 B2 >B2* <F0 F0 <F1 F1 B1 >B1* B0 >B0*"),
+                alike, 404),
+      draw_wave("sends far from their passes",
+                program_from("stages 2 microbatches 2\n"
+                             "0: F0 F1 >F0 >F1 <B0* <B1* B0 B1\n"
+                             "1: <F0 <F1 F1 F0 B0 B1 >B0 >B1"),
+                alike, 405),
+      draw_wave("microbatches of several shapes, one without targets", posted_one_f_one_b({2, 3}),
+                Microbatches::kShapes, 407),
+  };
+  waves.insert(waves.end(), strange.begin(), strange.end());
+  return waves;
+}
+
+/// Programs of any kind, one after the other in the same processes; the same one comes again with
+/// other microbatches.
+std::vector<Wave> any_waves(int stages, uint64_t seed) {
+  std::vector<Wave> waves;
+  for (int m = 1; m <= 8; ++m) {
+    const Size size{stages, m};
+    ++seed;
+    const Schedule random = random_program(size, lab::grading::scenario_seed() + seed);
+    const std::string name = fmt::format("{} microbatches", m);
+    waves.push_back(
+        draw_wave(name + ", 1F1B", posted_one_f_one_b(size), Microbatches::kShapes, 10 * seed));
+    waves.push_back(
+        draw_wave(name + ", another order", random, Microbatches::kShapes, 10 * seed + 1));
+    waves.push_back(draw_wave(name + ", blocking, in another order",
+                              random_blocking_program(size, seed), Microbatches::kAlike,
+                              10 * seed + 2));
+    waves.push_back(
+        draw_wave(name + ", the same once more", random, Microbatches::kShapes, 10 * seed + 3));
+    if (m % 3 == 2)
+      waves.push_back(draw_wave(name + ", without any target", posted_one_f_one_b(size),
+                                Microbatches::kNoTargets, 10 * seed + 4));
+  }
+  return waves;
+}
+
+TEST(Task4, TwoStages) { judge_waves(simple_waves(), 2, late_messages(40)); }
+
+TEST(Task4, ThreeStagesPostedMessages) { judge_waves(posted_waves(3), 3, late_messages(41)); }
+
+TEST(Task4, APostedRecvDoesNotHoldUpTheStage) {
+  judge_waves({draw_wave("recvs posted early",
+                         program_from("stages 3 microbatches 2\n"
+                                      "0: <B0* F0 >F0 <B1* F1 >F1 B0 B1\n"
+                                      "1: <F0* <F1* <B0* <B1* F0 >F0 F1 >F1 B0 >B0 B1 >B1\n"
+                                      "2: <F0* F0 <F1* B0 >B0 F1 B1 >B1"),
+                         Microbatches::kAlike, 420)},
+              3, late_messages(42));
+}
+
+TEST(Task4, OneStage) { judge_waves(any_waves(1, 430), 1, late_messages(43)); }
+
+TEST(Task4, AnyProgramOfTwoStages) { judge_waves(any_waves(2, 440), 2, late_messages(44)); }
+
+TEST(Task4, AnyProgramOfThreeStages) { judge_waves(any_waves(3, 450), 3, late_messages(45)); }
+
+TEST(Task4, AnyNumberOfStages) {
+  std::vector<Wave> waves;
+  for (const int stages : {6, 3, 2, 1, 4, 5}) {
+    for (const Wave& wave : any_waves(stages, 460 + static_cast<uint64_t>(stages)))
+      if (wave.schedule.microbatches % 3 == stages % 3) waves.push_back(wave);
+  }
+  judge_waves(waves, 6, late_messages(46));
+}
+
+TEST(Task4, ThreeProcesses) {
+  std::vector<Wave> waves;
+  for (const Size& size : {Size{3, 4}, Size{1, 2}, Size{2, 3}, Size{3, 5}}) {
+    const auto seed = static_cast<uint64_t>(470 + size.stages);
+    waves.push_back(draw_wave("1F1B", posted_one_f_one_b(size), Microbatches::kShapes, seed));
+    waves.push_back(
+        draw_wave("another order", random_program(size, seed), Microbatches::kShapes, seed + 10));
+  }
+  judge_waves(waves, 3, {});
+}
+
+}  // namespace
+}  // namespace lab05

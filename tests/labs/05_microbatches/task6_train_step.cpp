@@ -1,0 +1,406 @@
+// Task 6: a step of a pipeline over one or several waves. A wrong divisor is plain to see in the
+// gradients; Adam would hide it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "tests/grading/training_oracle.h"
+#include "tests/labs/05_microbatches/plans.h"
+#include "tests/labs/05_microbatches/waves.h"
+
+namespace lab05 {
+namespace {
+
+using lab::OpKind;
+using lab::Schedule;
+using lab::TokenBatch;
+using lab::grading::JobOptions;
+using lab::grading::late_messages;
+using lab::grading::MicrobatchPart;
+using lab::grading::Operation;
+using lab::grading::Parcel;
+using lab::grading::StepContract;
+using lab::grading::StepParts;
+using lab::grading::stop;
+using lab::grading::TrainingCase;
+
+/// Some steps of a pipeline with one schedule.
+struct StepCase {
+  TrainingCase training;
+  Schedule schedule;
+  bool standard = true;  // the order of one process, and its bits
+
+  size_t m() const { return static_cast<size_t>(schedule.microbatches); }
+  size_t waves(size_t step) const { return training.steps[step][0].size() / m(); }
+  bool one_wave_each() const {
+    return std::ranges::all_of(training.steps,
+                               [&](const auto& step) { return step[0].size() == m(); });
+  }
+  std::vector<Parcel> inputs() const {
+    std::vector<Parcel> all;
+    for (int stage = 0; stage < training.stages(); ++stage) {
+      all.push_back(training.input(stage));
+      // Whoever counts targets everywhere may do so: only the last stage's number is used.
+      fill_missing_tokens(all.back(), training.model.vocab_size);
+      all.back().set_text("schedule", to_text(schedule));
+    }
+    return all;
+  }
+};
+
+/// "wave:0,1" -> "0,1", for each wave of a step.
+std::vector<std::string> waves_of(const Parcel& stage, size_t step) {
+  std::istringstream events(stage.text(fmt::format("events.{}", step)));
+  std::vector<std::string> waves;
+  const std::string prefix = "wave:";
+  for (std::string word; events >> word;)
+    if (word.starts_with(prefix)) waves.push_back(word.substr(prefix.size()));
+  return waves;
+}
+
+/// Each wave takes the next m microbatches. (Whoever does not call run_actions is judged by what
+/// comes out.)
+void expect_waves(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
+  const std::vector<std::string> got = waves_of(stage, step);
+  std::vector<std::string> right;
+  for (size_t first = 0; first < c.training.steps[step][0].size(); first += c.m()) {
+    std::vector<size_t> numbers;
+    for (size_t k = 0; k < c.m(); ++k) numbers.push_back(first + k);
+    right.push_back(fmt::format("{}", fmt::join(numbers, ",")));
+  }
+  if (got.empty() || got == right) return;
+  const bool all_the_first = got.size() > 1 && std::ranges::all_of(got, [&](const auto& wave) {
+                               return wave == right[0];
+                             });
+  stop(fmt::format(
+      "rank {}: {}\nthe waves took the microbatches {}; they should take {}\nin step {}", rank,
+      all_the_first ? "every wave ran on the first wave's microbatches: the next wave takes the "
+                      "next ones"
+      : got.size() < right.size()
+          ? "a wave is missing: every wave is run on every rank, also one without targets"
+          : "each wave runs the schedule on the next microbatches, in their order",
+      fmt::join(got, " | "), fmt::join(right, " | "), step + 1));
+}
+
+void expect_one_update(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
+  const double updates = stage.number(fmt::format("updates.{}", step));
+  if (updates > 1)
+    stop(
+        fmt::format("rank {}: one step of training is one update: optimizer.step was called {} "
+                    "times for {} waves; call it once, after the last wave",
+                    rank, updates, c.waves(step)));
+  const std::string events = stage.text(fmt::format("events.{}", step));
+  if (const size_t wave = events.rfind("wave:");
+      wave != std::string::npos && events.find("update") < wave)
+    stop(
+        fmt::format("rank {}: the optimizer stepped before the last wave: call it once, when all "
+                    "waves are done",
+                    rank));
+}
+
+bool clips_over_stages(const StepCase& c) {
+  return c.training.max_norm > 0 && c.training.stages() > 1;
+}
+
+std::vector<Operation> operations_in(const Parcel& stage, size_t step) {
+  return operations_of(stage.part(fmt::format("traffic.{}", step)));
+}
+
+/// Clipping has a broadcast; nothing else has a collective.
+void expect_no_other_collective(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
+  bool clipped = false;
+  const std::vector<Operation> operations = operations_in(stage, step);
+  for (const Operation& operation : operations) {
+    if (!is_collective(operation.kind)) continue;
+    const bool broadcast = operation.kind == OpKind::kBroadcast;
+    if (broadcast && !clipped && clips_over_stages(c)) {
+      clipped = true;
+      continue;
+    }
+    if (broadcast && clipped && c.waves(step) > 1)
+      stop(
+          fmt::format("rank {}: clipped after every wave: clip once, when the gradients of all "
+                      "waves have been added up\n{}",
+                      rank, in_words(operations)));
+    stop(
+        fmt::format("rank {} calls {}: only clip_gradients has a collective, one broadcast a "
+                    "step. Neither gradients, nor the number of targets, nor the loss are "
+                    "anything that another stage needs\n{}",
+                    rank, op_name(operation.kind), in_words(operations)));
+  }
+}
+
+/// Messages of a step, in their order, and what they are for.
+struct StepMessage {
+  Message message;
+  bool broadcast = false;  // that of clipping, in the place of a message
+  std::string purpose = {};
+};
+
+std::vector<StepMessage> messages_of_step(const StepCase& c, size_t rank, size_t step) {
+  const int s = static_cast<int>(rank);
+  const std::vector<TokenBatch>& all = c.training.steps[step][0];
+  std::vector<StepMessage> messages;
+  for (size_t wave = 0; wave < c.waves(step); ++wave)
+    for (const Message& message :
+         messages_in(c.schedule.stages[rank], s, std::span(all).subspan(wave * c.m(), c.m()),
+                     c.training.model.dim))
+      messages.push_back({message, false,
+                          fmt::format("wave {} of step {}: every wave is run on every rank, also "
+                                      "one without targets",
+                                      wave + 1, step + 1)});
+  if (!clips_over_stages(c)) return messages;
+  const std::string clipping = fmt::format(
+      "clipping in step {}: every rank calls clip_gradients in every step, also one "
+      "without targets",
+      step + 1);
+  if (s > 0) messages.push_back({{true, s - 1, 0, sizeof(double)}, false, clipping});
+  if (s + 1 < c.training.stages())
+    messages.push_back({{false, s + 1, 0, sizeof(double)}, false, clipping});
+  messages.push_back({{}, true, clipping});
+  return messages;
+}
+
+/// What the first rank that departs from its messages leaves out, where ranks wait forever.
+std::string why_they_stand_still(const StepCase& c, const std::vector<Parcel>& ranks,
+                                 const std::string& diagnosis) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::vector<StepMessage> right;
+    for (size_t step = 0; step < c.training.steps.size(); ++step)
+      for (StepMessage& message : messages_of_step(c, rank, step))
+        right.push_back(std::move(message));
+    const std::vector<Operation> got = operations_of(ranks[rank]);
+    const auto wrong = std::ranges::mismatch(
+        got, right, [](const Operation& operation, const StepMessage& expected) {
+          return expected.broadcast ? operation.kind == OpKind::kBroadcast
+                                    : is_message(operation.kind) &&
+                                          messages_of({operation}, 0)[0] == expected.message;
+        });
+    if (wrong.in2 == right.end()) continue;
+    if (wrong.in1 != got.end() || ranks[rank].number("returned") != 0)
+      return fmt::format("rank {} leaves out messages of {}\n{}", rank, wrong.in2->purpose,
+                         diagnosis);
+  }
+  return diagnosis;
+}
+
+void expect_messages(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
+  std::vector<Message> right;
+  for (const StepMessage& expected : messages_of_step(c, rank, step))
+    if (!expected.broadcast) right.push_back(expected.message);
+  const std::vector<Operation> operations = operations_in(stage, step);
+  const std::string wrong =
+      wrong_messages(static_cast<int>(rank), 0, messages_of(operations, 0), right);
+  if (!wrong.empty())
+    stop(fmt::format("the numbers are right, but {} in {} waves{}\nin step {}", wrong,
+                     c.waves(step), clips_over_stages(c) ? ", and one of clip_gradients" : "",
+                     step + 1));
+  if (clips_over_stages(c) &&
+      std::ranges::count(operations, OpKind::kBroadcast, &Operation::kind) == 0)
+    stop(
+        fmt::format("the numbers are right, but rank {} has no part in clipping: call "
+                    "lab::clip_gradients with `pipeline` on every rank, in every step",
+                    rank));
+}
+
+/// How waves are weighed wrongly.
+std::vector<lab::grading::Weighing> wave_weighings(const StepCase& c, const StepParts& all) {
+  const size_t m = c.m();
+  const auto waves = static_cast<double>(all.microbatches.size() / m);
+  const double total = all.targets;
+  double rows = 0;
+  for (const MicrobatchPart& b : all.microbatches) rows += b.sequences;
+  const std::vector<lab::grading::Weighing> always = {
+      {"all tokens but one a row are counted as targets: the last stage need not have the first "
+       "token of a row, and a row may be empty; TokenBatch::target_count() counts right",
+       [=](const MicrobatchPart&) { return 1 / (total - rows); }}};
+  if (waves < 2) return always;
+  std::vector<double> targets(all.microbatches.size() / m, 0.0);
+  for (const MicrobatchPart& b : all.microbatches) targets[b.number / m] += b.targets;
+  const size_t last = targets.size() - 1;
+  const auto of_wave = [=](const MicrobatchPart& b) {
+    return targets[b.number / m] > 0 ? 1 / targets[b.number / m] : 0.0;
+  };
+  const auto only = [=](size_t wave, double weight) {
+    return [=](const MicrobatchPart& b) { return b.number / m == wave ? weight : 0.0; };
+  };
+  const std::string zero =
+      ": zero the gradients once, before the first wave, and add up the losses of all";
+  const std::string next = ": run the schedule once per wave, on the next microbatches";
+  std::vector<lab::grading::Weighing> weighings = {
+      {"only the last wave arrived" + zero, only(last, 1 / total)},
+      {"only the last wave arrived, as if it were the whole step" + zero,
+       only(last, targets[last] > 0 ? 1 / targets[last] : 0)},
+      {"only the first wave arrived" + next, only(0, 1 / total)},
+      {"only the first wave arrived, as if it were the whole step" + next,
+       only(0, targets[0] > 0 ? 1 / targets[0] : 0)},
+      {"every wave is divided by its own targets, and the means are added up: all targets of the "
+       "step count the same, divide by those of all waves",
+       of_wave},
+      {"a mean of the waves' means: all targets of the step count the same, divide by those of all "
+       "waves",
+       [=](const MicrobatchPart& b) { return of_wave(b) / waves; }},
+      {"every wave is counted as if it had as many targets as the first: count those of all",
+       [=](const MicrobatchPart&) { return targets[0] > 0 ? 1 / targets[0] / waves : 0.0; }},
+      {"divided by the number of waves on top of the number of targets: averaged twice",
+       [=](const MicrobatchPart&) { return 1 / total / waves; }},
+      {"divided by the schedule's number of microbatches on top of the number of targets: averaged "
+       "twice",
+       [=](const MicrobatchPart&) { return 1 / total / static_cast<double>(m); }},
+  };
+  weighings.push_back(always[0]);
+  return weighings;
+}
+
+void judge(const StepCase& c, const std::vector<Parcel>& stages) {
+  for (size_t step = 0; step < c.training.steps.size(); ++step)
+    for (size_t rank = 0; rank < stages.size(); ++rank) {
+      expect_waves(c, stages[rank], rank, step);
+      expect_one_update(c, stages[rank], rank, step);
+      expect_no_other_collective(c, stages[rank], rank, step);
+    }
+  judge_steps(c.training, stages,
+              {.loss = StepContract::Loss::kMeanOnLastStage,
+               .bits_of_one_process = c.standard,
+               .loss_in_parts = !c.one_wave_each(),  // each wave has a sum of its own
+               .how_to_clip = "call lab::clip_gradients(stage, max_gradient_norm, pipeline) after "
+                              "the last wave and before the update",
+               .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c, all); }});
+  for (size_t step = 0; step < c.training.steps.size(); ++step)
+    for (size_t rank = 0; rank < stages.size(); ++rank)
+      expect_messages(c, stages[rank], rank, step);
+}
+
+/// No microbatch of this wave has a target.
+void empty_wave(StepCase& c, size_t step, size_t wave) {
+  std::vector<TokenBatch>& all = c.training.steps[step][0];
+  for (size_t k = wave * c.m(); k < (wave + 1) * c.m(); ++k)
+    all[k] = lab::grading::draw_tokens(std::vector<int64_t>(static_cast<size_t>(all[k].batch), 1),
+                                       all[k].length, c.training.model.vocab_size, k);
+}
+
+/// A schedule of any kind for a case of several microbatches a step.
+StepCase with_schedule(TrainingCase training, int m, size_t kind, uint64_t seed) {
+  const Size size{training.stages(), m};
+  training.name += fmt::format(", {} microbatches in waves of {}", training.steps[0][0].size(), m);
+  return {.training = std::move(training),
+          .schedule = kind == 0   ? around_passes(one_f_one_b_plan(size), true)
+                      : kind == 1 ? around_passes(gpipe_plan(size), false)
+                                  : random_program(size, seed),
+          .standard = kind < 2};
+}
+
+/// The last, the middle, and the first wave of a step are without targets.
+StepCase with_empty_waves(TrainingCase training, int m) {
+  training.name = "a wave without targets";
+  training.optimizer = "adam";
+  training.max_norm = 0;
+  StepCase c = with_schedule(std::move(training), m, 0, 0);
+  for (size_t step = 0; step < c.training.steps.size(); ++step) {
+    const size_t last = c.waves(step) - 1;
+    empty_wave(c, step, step == 0 ? last : step == 1 ? last / 2 : 0);
+  }
+  return c;
+}
+
+/// The cases of all labs, with schedules for any number of microbatches that divides that of a
+/// step; the simplest one with several waves comes first.
+std::vector<StepCase> draw_steps(int stages, int microbatches, uint64_t seed) {
+  seed += 1000 * lab::grading::scenario_seed();
+  std::vector<int> divisors;
+  for (int m = 1; m <= microbatches; ++m)
+    if (microbatches % m == 0) divisors.push_back(m);
+  const std::vector<TrainingCase> drawn = lab::grading::draw_cases(
+      {.stages = stages, .microbatches = microbatches, .multiple_of = microbatches}, seed);
+  std::vector<StepCase> cases;
+  for (size_t i = 0; i < drawn.size(); ++i)
+    cases.push_back(with_schedule(drawn[i], divisors[(divisors.size() / 4 + i) % divisors.size()],
+                                  i % 3, seed + i));
+  cases[0].training.leftover = 0.25F;
+  cases.push_back(with_empty_waves(drawn[1], divisors[divisors.size() / 4]));
+  return cases;
+}
+
+JobOptions given(JobOptions options) {
+  options.given = {"3", "4", "5"};
+  return options;
+}
+
+enum class Cases { kAll, kFew };  // few: where many take long
+
+void expect_steps(int stages, int microbatches, uint64_t seed, JobOptions options,
+                  Cases which = Cases::kAll) {
+  std::vector<StepCase> cases = draw_steps(stages, microbatches, seed);
+  if (which == Cases::kFew) cases.erase(cases.begin() + 3, cases.end() - 1);
+  std::vector<lab::grading::Call> calls;
+  for (const StepCase& c : cases)
+    calls.push_back({.scenario = "train_step", .inputs = c.inputs(), .name = c.training.name});
+  options = given(options);
+  options.explain = [&](size_t k, const std::vector<Parcel>& ranks, const std::string& diagnosis) {
+    return why_they_stand_still(cases[k], ranks, diagnosis);
+  };
+  judge_calls(calls, options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+}
+
+TEST(Task6, ThreeStagesInWaves) { expect_steps(3, 6, 60, late_messages(60)); }
+
+TEST(Task6, TwoStagesInWaves) { expect_steps(2, 4, 61, late_messages(61)); }
+
+TEST(Task6, OneStageIsLab01) { expect_steps(1, 6, 62, late_messages(62)); }
+
+TEST(Task6, FewerMicrobatchesThanStages) { expect_steps(6, 3, 63, late_messages(63), Cases::kFew); }
+
+TEST(Task6, ThreeProcesses) { expect_steps(3, 4, 64, {}, Cases::kFew); }
+
+/// Numbers of microbatches that are no waves are refused on every rank, before anything is done.
+void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t seed) {
+  std::vector<lab::grading::Call> calls;
+  std::vector<StepCase> cases;
+  for (const int count : counts) {
+    std::vector<TokenBatch> batches;
+    for (int k = 0; k < count; ++k) batches.push_back(lab::grading::draw_tokens({4}, 4, 11, seed));
+    StepCase c{.training = draw_pipeline(stages, batches, seed),
+               .schedule = around_passes(gpipe_plan({stages, m}), true)};
+    c.training.leftover = 0.25F;
+    cases.push_back(c);
+    calls.push_back({.scenario = "train_step",
+                     .inputs = c.inputs(),
+                     .name = fmt::format("{} microbatches, {} in the schedule", count, m)});
+    for (Parcel& input : calls.back().inputs) input.set("refuses", 1);
+  }
+  judge_calls(calls, given(late_messages(seed)), [&](size_t k, const std::vector<Parcel>& ranks) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      const Parcel refusals = ranks[rank].part("refusals");
+      const std::string how = refusals.text("refusal.0");
+      const std::string why = fmt::format(
+          "rank {}: {} microbatches are no whole waves of the schedule's {}, at least one: "
+          "train_step must throw lab::Error (lab::require) before anything is done, on every rank",
+          rank, counts[k], m);
+      if (how != "lab::Error")
+        stop(fmt::format("{}; it {}", why,
+                         how == "another exception" ? "throws an exception that "
+                                                      "is no lab::Error"
+                                                    : how));
+      if (ranks[rank].number("updates.0") > 0) stop(why + "; it has updated the weights first");
+      const lab::grading::Numbers left = lab::grading::to_doubles(refusals.tensor("left.0"));
+      if (std::ranges::any_of(left, [](double g) { return g != 0.25; }))
+        stop(why + "; it has changed the gradients first");
+      if (!operations_of(ranks[rank].part("traffic.0")).empty())
+        stop(why + "; it has sent messages first");
+    }
+  });
+}
+
+TEST(Task6, RefusesWhatIsNoWholeWave) {
+  expect_refusals(2, 3, {2, 4, 0, 7, 5, 1}, 70);
+  expect_refusals(3, 2, {3, 0, 1}, 71);
+}
+
+TEST(Task6, OneStageRefusesAsWell) { expect_refusals(1, 2, {1, 0, 5}, 72); }
+
+}  // namespace
+}  // namespace lab05

@@ -1,0 +1,163 @@
+// Task 4: the number of targets of a step.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/labs/06_hybrid_2x3/grid.h"
+
+namespace lab06 {
+namespace {
+
+using lab::TokenBatch;
+using lab::grading::TrainingCase;
+
+Grid grid_of(const TrainingCase& c) { return {c.replicas, c.stages()}; }
+
+/// Of the only step.
+double targets_of(const TrainingCase& c, int pipeline) {
+  double sum = 0;
+  for (const TokenBatch& batch : c.steps[0][static_cast<size_t>(pipeline)])
+    sum += static_cast<double>(batch.target_count());
+  return sum;
+}
+
+double all_targets(const TrainingCase& c) {
+  double sum = 0;
+  for (int d = 0; d < c.replicas; ++d) sum += targets_of(c, d);
+  return sum;
+}
+
+std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
+  double positions = 0;
+  double rows = 0;
+  double count = 0;
+  double of_first = 0;
+  for (const std::vector<TokenBatch>& microbatches : c.steps[0])
+    for (const TokenBatch& batch : microbatches) {
+      positions += static_cast<double>(batch.batch * (batch.length - 1));
+      rows += static_cast<double>(batch.batch);
+      ++count;
+      of_first += static_cast<double>(microbatches[0].target_count());
+    }
+  const double sum = all_targets(c);
+  const double own = targets_of(c, pipeline);
+  std::vector<Mistake> mistakes = {
+      {{own},
+       "those of this rank's pipeline alone: the step has those of all pipelines; which group "
+       "connects their last stages?"},
+      {{sum + 1}, "one too many: a pipeline without targets has none"},
+      {{own * c.replicas},
+       "this pipeline's targets times the number of pipelines: others may have more or fewer, ask "
+       "them"},
+      {{own * c.stages()},
+       "added up over the stages of this pipeline: only last stages have targets, one in each "
+       "pipeline, and mesh.replicas connects them"},
+      {{sum * c.stages()}, "those of all pipelines, once for every stage"},
+      {{std::floor(sum / c.replicas)},
+       "a mean over the pipelines: the step has the targets of all of them together"},
+      {{positions}, "padding is no target: TokenBatch::target_count knows"},
+      {{positions + rows}, "every token is counted: TokenBatch::target_count knows the targets"},
+      {{rows}, "sequences are counted, not targets"},
+      {{count}, "microbatches are counted, not targets"},
+      {{of_first}, "those of the first microbatch times the number of microbatches: they differ"},
+      {{0.0}, "none: the last stage of a pipeline counts, stage.span().has_head"}};
+  for (Mistake& mistake : mistakes) mistake.message = "the targets of the step: " + mistake.message;
+  return mistakes;
+}
+
+/// At most one collective of a number among the replicas, and nothing else.
+void expect_one_sum(const Grid& g, size_t rank, const Parcel& result) {
+  constexpr uint64_t kMostBytes = 2 * sizeof(double);
+  const std::vector<Operation> sent = operations_of(result.part("sent"));
+  for (const Operation& operation : sent)
+    if (sent.size() > 1 || lab::is_message(operation.kind) || operation.bytes > kMostBytes ||
+        operation.bytes == 0 || operation.group != g.column(rank))
+      stop(
+          fmt::format("{}: the number is right, but it takes {}: one sum of one number over "
+                      "mesh.replicas is all that is needed",
+                      g.name(rank), in_words(sent)));
+}
+
+void judge(const TrainingCase& c, const std::vector<Parcel>& ranks) {
+  const Grid g = grid_of(c);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Expected expected{.what = "the targets of the step",
+                            .values = {all_targets(c)},
+                            .tolerance = {0.01},
+                            .mistakes = [&] { return mistakes(c, g.pipeline(rank)); }};
+    if (const std::string wrong = difference(ranks[rank].numbers("total"), expected);
+        g.is_last(rank) && !wrong.empty())
+      stop(fmt::format("{}: {}", g.name(rank), wrong));
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) expect_one_sum(g, rank, ranks[rank]);
+}
+
+/// Each step that training cases have, by itself; and one in which only pipeline d has no targets.
+std::vector<TrainingCase> cases_of(const Grid& g, uint64_t seed) {
+  std::vector<TrainingCase> cases;
+  auto drawn = lab::grading::draw_cases({.replicas = g.dp, .stages = g.pp},
+                                        1000 * lab::grading::scenario_seed() + seed);
+  drawn.pop_back();  // twenty steps
+  for (const TrainingCase& c : drawn)
+    for (const auto& step : c.steps) {
+      cases.push_back(c);
+      cases.back().steps = {step};
+    }
+  // Where all pipelines have equally many, mistakes look alike: not first.
+  std::rotate(cases.begin(), cases.begin() + 2, cases.end());
+  for (int d = 0; d < g.dp; ++d) {
+    cases.push_back(drawn[1]);
+    cases.back().name = fmt::format("pipeline {} has no targets", d);
+    cases.back().steps.resize(1);
+    for (TokenBatch& batch : cases.back().steps[0][static_cast<size_t>(d)]) remove_targets(batch);
+  }
+  return cases;
+}
+
+Call call_of(const TrainingCase& c) {
+  Call call{.scenario = "total_targets", .inputs = {}, .name = c.name};
+  for (int rank = 0; rank < c.ranks(); ++rank) {
+    call.inputs.push_back(c.input(rank));
+    grid_of(c).set(call.inputs.back());
+  }
+  return call;
+}
+
+void expect_totals(const std::vector<TrainingCase>& cases, const JobOptions& options) {
+  std::vector<Call> calls;
+  for (const TrainingCase& c : cases) calls.push_back(call_of(c));
+  judge_calls(calls, options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+}
+
+TEST(Task4, TwoPipelinesOfThreeStages) { expect_totals(cases_of({2, 3}, 41), late_messages(41)); }
+// What is sent to ranks that do not need it gets through, and is counted.
+TEST(Task4, ThreePipelinesOfTwoStages) {
+  expect_totals(cases_of({3, 2}, 42), lab::grading::buffered_messages());
+}
+TEST(Task4, OnePipeline) { expect_totals(cases_of({1, 4}, 43), late_messages(43)); }
+TEST(Task4, PipelinesOfOneStage) { expect_totals(cases_of({4, 1}, 44), late_messages(44)); }
+
+// One more than floats can tell apart.
+TEST(Task4, ManyTargetsAreCountedExactly) {
+  const double most = std::ldexp(1.0, 24);
+  Call call = call_of(cases_of({2, 1}, 47)[0]);
+  call.inputs[0].set("long_row", most + 1);
+  call.inputs[1].set("long_row", 2);
+  for (const Parcel& rank : run_call(call, late_messages(47)))
+    if (const double got = rank.number("total"); got != most + 1)
+      stop(fmt::format("{:.0f} targets instead of {:.0f}{}", got, most + 1,
+                       got == most
+                           ? ": a float counts up to 16,777,216 only; lab::sum_over adds up "
+                             "doubles"
+                           : ""));
+}
+
+TEST(Task4, OverGloo) {
+  const std::vector<TrainingCase> cases = cases_of({2, 3}, 48);
+  expect_totals({cases[0], cases[1], cases.back()}, {});
+}
+
+}  // namespace
+}  // namespace lab06

@@ -1,6 +1,0 @@
-// Entry of every lab's verdict test; cmake/AddLab.cmake says which lab it is.
-#include "common/grading/verdict_main.h"
-
-int main(int argc, char** argv) {
-  return lab::grading::verdict_main(argc, argv, LAB_SOURCE_DIR, LAB_FOLDER);
-}

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Grades systematic mutants of a lab's solution, and lists those that get all points.
+
+Every mutant that mutate.py makes must lose points, or be explained: tests/labs/NN_name/survivors.txt
+has a line "ID: why no test can or need tell it from the solution" for each. An explanation of a mutant
+that is killed, or that does not exist any more, is an error, so that the file stays true.
+
+usage: check.py NN_name BUILD_FOLDER [--only FUNCTION] [--jobs N]
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 400  # a mutant may hang in every test; each ends at its own deadline before
+MEMORY = 12 << 30  # bytes: some mutants push into a vector without end
+
+
+def limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def explanations(lab: str) -> dict[str, str]:
+    file = ROOT / "tests/labs" / lab / "survivors.txt"
+    lines = file.read_text().splitlines() if file.exists() else []
+    pairs = (line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+    return dict(pairs)
+
+
+def is_killed(verdict: Path, implementation: Path) -> bool:
+    """Whether a task fails. Not graded counts as killed only if it is so twice."""
+    command = [verdict, "--implementation", implementation, "--gtest_fail_fast"]
+    for _ in range(2):
+        try:
+            code = subprocess.run(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                timeout=DEADLINE_S, preexec_fn=limit_memory,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            return True
+        if code in (0, 1):
+            return code == 1
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("lab")
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--only")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+
+    lab = options.lab
+    number, name = lab.split("_", 1)
+    solution = ROOT / "solutions" / lab / f"{name}.cpp"
+    folder = options.build / "mutation" / lab
+    sources = folder / "sources"
+    objects = folder / "objects"
+    for old in sources.glob("*.cpp"):
+        old.unlink()
+    only = ["--only", options.only] if options.only else []
+    made = subprocess.run(
+        [sys.executable, ROOT / "tests/mutation/mutate.py", solution, "--out", sources, *only, "--",
+         "-std=c++20", "-fopenmp", f"-I{ROOT}"],
+        stdout=subprocess.DEVNULL,
+    )
+    if made.returncode != 0:
+        return made.returncode  # it has said why
+    mutants = json.loads((sources / "mutations.json").read_text())
+    # Some do not compile; the script goes on with the others.
+    subprocess.run(
+        ["bash", ROOT / "cmake/build_mutants.sh", options.build / "compile_commands.json", solution,
+         sources, objects],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    verdict = options.build / "bin" / f"lab{number}_verdict"
+    built = [m for m in mutants if (objects / m["file"]).with_suffix(".so").exists()]
+    survivors = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        killed = pool.map(lambda m: is_killed(verdict, (objects / m["file"]).with_suffix(".so")), built)
+        for done, (mutant, dead) in enumerate(zip(built, killed), 1):
+            print(f"\r{done} of {len(built)}", end="", file=sys.stderr, flush=True)
+            if not dead:
+                survivors.append(mutant)
+    print(file=sys.stderr)
+
+    known = explanations(lab)
+    unexplained = [m for m in survivors if m["id"] not in known]
+    for mutant in unexplained:
+        print(f"{mutant['id']}  (line {mutant['line']})\n  {mutant['what']}")
+        print(f"  - {mutant['before'].strip()}\n  + {mutant['after'].strip()}")
+    stale = [] if options.only else sorted(set(known) - {m["id"] for m in survivors})
+    for identifier in stale:
+        print(f"{identifier}: explained in survivors.txt, but it does not survive")
+    good = len(built) - len(unexplained)
+    print(f"lab {number}: {len(built)} mutants, {len(built) - len(survivors)} killed, "
+          f"{len(survivors) - len(unexplained)} explained, {len(unexplained)} unexplained: "
+          f"{100 * good / max(len(built), 1):.1f} %")
+    return 1 if unexplained or stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
