@@ -7,10 +7,10 @@
 #include <tuple>
 #include <utility>
 
-#include "common/comm/diagnosis.h"
+#include "common/comm/diagnosis/diagnosis.h"
 #include "common/comm/host_copy.h"
 #include "common/comm/slot.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/flight_recorder.h"
+#include "common/comm/diagnosis/flight_recorder.h"
 #include "common/comm/transport.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "common/tensor/tensor.h"
 
 namespace lab {

@@ -14,10 +14,9 @@
 #include <string>
 #include <vector>
 
-namespace lab {
+#include "common/comm/diagnosis/rank_snapshot.h"
 
-/// How reductions combine the elements of all ranks.
-enum class ReduceOp { kSum, kMin, kMax };
+namespace lab {
 
 /// A message under way. Destroying it before it is done is safe: the transport keeps what it needs.
 class Transfer {

@@ -13,7 +13,7 @@
 #include "common/data/story_reader.h"
 #include "common/data/token_cache.h"
 #include "common/data/token_dataset.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {

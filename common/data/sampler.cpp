@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

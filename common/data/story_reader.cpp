@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "common/data/utf8.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

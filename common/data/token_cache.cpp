@@ -11,7 +11,7 @@
 #include <system_error>
 #include <type_traits>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/data/token_cache.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

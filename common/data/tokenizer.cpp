@@ -11,8 +11,8 @@
 
 #include "common/data/model_check.h"
 #include "common/data/utf8.h"
+#include "common/error.h"
 #include "common/io/files.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "common/error.h"
 #include "common/io/descriptor.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

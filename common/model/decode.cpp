@@ -1,11 +1,11 @@
 // Telling a story: one sequence, token by token, with the keys and values of the past kept.
 #include <algorithm>
 
+#include "common/error.h"
 #include "common/model/llama_stage.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
 #include "common/tensor/device_tokens.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "common/error.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/model/split.h"
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 

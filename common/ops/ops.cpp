@@ -6,9 +6,9 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "common/error.h"
 #include "common/ops/kernels.h"
 #include "common/tensor/accelerator.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "common/error.h"
 #include "common/ops/ops.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 

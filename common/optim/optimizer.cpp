@@ -1,7 +1,7 @@
 #include "common/optim/optimizer.h"
 
+#include "common/error.h"
 #include "common/ops/ops.h"
-#include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {

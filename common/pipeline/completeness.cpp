@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

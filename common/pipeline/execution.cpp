@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string_view>
 
+#include "common/error.h"
 #include "common/io/files.h"
 #include "common/pipeline/schedule.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "common/error.h"
 #include "common/pipeline/execution.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -1,9 +1,9 @@
 // What theory says of a measured step.
 #include <algorithm>
 
+#include "common/error.h"
 #include "common/pipeline/simulate.h"
 #include "common/pipeline/step_timing.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "common/error.h"
 #include "common/pipeline/completeness.h"
 #include "common/pipeline/execution.h"
-#include "common/tensor/error.h"
 
 namespace lab {
 namespace {

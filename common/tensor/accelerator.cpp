@@ -1,6 +1,6 @@
 #include "common/tensor/accelerator.h"
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

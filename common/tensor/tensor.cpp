@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "common/error.h"
 #include "common/tensor/accelerator.h"
-#include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {

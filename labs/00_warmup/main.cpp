@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "common/launch/job.h"
-#include "common/launch/launcher.h"
-#include "common/launch/rank_environment.h"
-#include "common/tensor/todo.h"
-#include "common/train/main_guard.h"
+#include "common/run/launch/job.h"
+#include "common/run/launch/launcher.h"
+#include "common/run/options/main_guard.h"
+#include "common/run/rendezvous/rank_environment.h"
+#include "common/todo.h"
 #include "labs/00_warmup/warmup.h"
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "common/tensor/todo.h"
+#include "common/todo.h"
 
 namespace lab00 {
 

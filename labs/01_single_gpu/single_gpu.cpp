@@ -7,7 +7,7 @@
 
 #include "common/optim/clip.h"
 #include "common/tensor/parallel.h"
-#include "common/tensor/todo.h"
+#include "common/todo.h"
 
 namespace lab01 {
 

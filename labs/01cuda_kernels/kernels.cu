@@ -6,9 +6,9 @@
 #include <cfloat>
 #include <cmath>
 
-#include "common/cuda/launch.h"
-#include "common/cuda/stream.h"
-#include "common/tensor/todo.h"
+#include "common/gpu/cuda/launch.h"
+#include "common/gpu/cuda/stream.h"
+#include "common/todo.h"
 #include "labs/01cuda_kernels/kernels.h"
 
 namespace lab01cuda {

@@ -1,6 +1,6 @@
 // Stands in for kernels.cu in a build without CUDA. Nobody gets here: there is no GPU memory to
 // call them with.
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "labs/01cuda_kernels/kernels.h"
 
 namespace lab01cuda {

@@ -7,7 +7,7 @@
 
 #include "common/ops/ops.h"
 #include "common/optim/clip.h"
-#include "common/tensor/todo.h"
+#include "common/todo.h"
 
 namespace lab02 {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/tensor/todo.h"
+#include "common/todo.h"
 
 namespace lab03 {
 

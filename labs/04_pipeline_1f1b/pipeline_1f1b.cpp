@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/tensor/todo.h"
-#include "common/train/stages.h"
+#include "common/optim/stages.h"
+#include "common/todo.h"
 
 namespace lab04 {
 
@@ -44,7 +44,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
   // TODO(4): one optimizer step of the whole pipeline.
   //  1. Lab 01's train_step, line by line. What is left of it on a rank without the head?
   //  2. Clipping: the norm of the whole model's gradient, with lab::clip_gradients of
-  //     common/train/stages.h, on all ranks or on none.
+  //     common/optim/stages.h, on all ranks or on none.
   //  3. The update: each stage of its own weights.
   lab::not_implemented("4", "labs/04_pipeline_1f1b/pipeline_1f1b.cpp");
 }

@@ -5,11 +5,11 @@
 #include <map>
 #include <vector>
 
+#include "common/error.h"
+#include "common/optim/stages.h"
 #include "common/pipeline/simulate.h"
 #include "common/pipeline/validate.h"
-#include "common/tensor/error.h"
-#include "common/tensor/todo.h"
-#include "common/train/stages.h"
+#include "common/todo.h"
 
 namespace lab05 {
 

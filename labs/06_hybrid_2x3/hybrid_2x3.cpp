@@ -2,9 +2,9 @@
 #include "labs/06_hybrid_2x3/hybrid_2x3.h"
 
 #include "common/comm/agreement.h"
-#include "common/tensor/error.h"
-#include "common/tensor/todo.h"
-#include "common/train/stages.h"
+#include "common/error.h"
+#include "common/optim/stages.h"
+#include "common/todo.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 
 namespace lab06 {

@@ -111,7 +111,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
 ///
 /// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. Called by
 /// all ranks. Whatever messages you like, of a few bytes; lab::from_last_stage
-/// (common/train/stages.h) and lab::sum_over may help.
+/// (common/optim/stages.h) and lab::sum_over may help.
 double mean_loss(double loss, Mesh& mesh);
 
 }  // namespace lab06

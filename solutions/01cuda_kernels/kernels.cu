@@ -5,8 +5,8 @@
 #include <cfloat>
 #include <cmath>
 
-#include "common/cuda/launch.h"
-#include "common/cuda/stream.h"
+#include "common/gpu/cuda/launch.h"
+#include "common/gpu/cuda/stream.h"
 #include "labs/01cuda_kernels/kernels.h"
 
 namespace lab01cuda {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "common/train/stages.h"
+#include "common/optim/stages.h"
 
 namespace lab04 {
 namespace {

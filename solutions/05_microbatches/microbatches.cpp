@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "common/tensor/error.h"
-#include "common/train/stages.h"
+#include "common/error.h"
+#include "common/optim/stages.h"
 
 namespace lab05 {
 namespace {

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "common/comm/agreement.h"
-#include "common/tensor/error.h"
-#include "common/train/stages.h"
+#include "common/error.h"
+#include "common/optim/stages.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 
 namespace lab06 {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/comm/flight_recorder.h"
+#include "common/comm/diagnosis/flight_recorder.h"
 
 namespace lab::bench {
 

@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "common/comm/gloo/gloo_store.h"
-#include "common/launch/job.h"
-#include "common/launch/launcher.h"
+#include "common/run/launch/job.h"
+#include "common/run/launch/launcher.h"
+#include "common/run/options/main_guard.h"
+#include "common/run/training/progress.h"
+#include "common/run/training/several_ranks.h"
 #include "common/tensor/accelerator.h"
-#include "common/train/main_guard.h"
-#include "common/train/progress.h"
-#include "common/train/several_ranks.h"
 
 namespace {
 

@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "common/launch/job.h"
-#include "common/launch/launcher.h"
 #include "common/model/llama_stage.h"
+#include "common/run/launch/job.h"
+#include "common/run/launch/launcher.h"
+#include "common/run/options/main_guard.h"
+#include "common/run/options/mesh_options.h"
+#include "common/run/options/pipeline_options.h"
 #include "common/tensor/parallel.h"
-#include "common/train/main_guard.h"
-#include "common/train/mesh_options.h"
-#include "common/train/pipeline_options.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/ops/cuda/rounded_product.h"
+#include "common/gpu/kernels/rounded_product.h"
 #include "common/ops/ops.h"
 #include "common/tensor/accelerator.h"
 

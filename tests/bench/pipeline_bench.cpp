@@ -11,17 +11,17 @@
 #include <thread>
 #include <vector>
 
-#include "common/launch/job.h"
-#include "common/launch/launcher.h"
+#include "common/error.h"
 #include "common/model/llama_stage.h"
 #include "common/model/split.h"
 #include "common/optim/optimizer.h"
 #include "common/pipeline/schedule.h"
-#include "common/plan/shared_cores.h"
-#include "common/tensor/error.h"
+#include "common/run/launch/job.h"
+#include "common/run/launch/launcher.h"
+#include "common/run/options/main_guard.h"
+#include "common/run/options/pipeline_options.h"
 #include "common/tensor/parallel.h"
-#include "common/train/main_guard.h"
-#include "common/train/pipeline_options.h"
+#include "common/tools/plan/shared_cores.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"

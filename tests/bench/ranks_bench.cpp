@@ -8,13 +8,13 @@
 #include <thread>
 #include <vector>
 
-#include "common/launch/job.h"
-#include "common/launch/launcher.h"
+#include "common/error.h"
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
-#include "common/tensor/error.h"
+#include "common/run/launch/job.h"
+#include "common/run/launch/launcher.h"
+#include "common/run/options/main_guard.h"
 #include "common/tensor/parallel.h"
-#include "common/train/main_guard.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 #include "tests/bench/all_reduce_time.h"

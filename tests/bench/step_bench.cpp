@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
+#include "common/run/options/choose_device.h"
 #include "common/tensor/parallel.h"
-#include "common/train/choose_device.h"
 #include "tests/bench/timed_training.h"
 
 namespace lab::bench {

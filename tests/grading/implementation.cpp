@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/launch/scratch_folder.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
+#include "common/run/launch/scratch_folder.h"
 
 namespace lab::grading {
 namespace {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab::grading {
 

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab::grading {
 namespace {

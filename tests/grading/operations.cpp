@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "tests/grading/rank_main.h"
 
 namespace lab::grading {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/error.h"
 #include "common/io/files.h"
-#include "common/tensor/error.h"
 
 namespace lab::grading {
 

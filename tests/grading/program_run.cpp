@@ -12,9 +12,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "common/launch/child_process.h"
-#include "common/launch/scratch_folder.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
+#include "common/run/launch/child_process.h"
+#include "common/run/launch/scratch_folder.h"
 #include "tests/grading/quoted.h"
 #include "tests/grading/verdict.h"
 #include "tests/grading/verdict_session.h"

@@ -12,14 +12,14 @@
 #include <optional>
 #include <thread>
 
-#include "common/comm/diagnosis.h"
-#include "common/comm/flight_recorder.h"
-#include "common/comm/tcp_store.h"
-#include "common/launch/child_process.h"
-#include "common/launch/local_ranks.h"
-#include "common/launch/rank_environment.h"
-#include "common/launch/scratch_folder.h"
-#include "common/tensor/error.h"
+#include "common/comm/diagnosis/diagnosis.h"
+#include "common/comm/diagnosis/flight_recorder.h"
+#include "common/comm/store/tcp_store.h"
+#include "common/error.h"
+#include "common/run/launch/child_process.h"
+#include "common/run/launch/local_ranks.h"
+#include "common/run/launch/scratch_folder.h"
+#include "common/run/rendezvous/rank_environment.h"
 #include "tests/grading/rank_files.h"
 #include "tests/grading/rank_main.h"
 

@@ -20,8 +20,8 @@
 #include <sstream>
 #include <thread>
 
-#include "common/launch/job.h"
-#include "common/tensor/todo.h"
+#include "common/run/launch/job.h"
+#include "common/todo.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/operations.h"
 #include "tests/grading/rank_files.h"

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <utility>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "tests/grading/quoted.h"
 #include "tests/grading/rank_files.h"
 #include "tests/grading/rank_main.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/launch/child_process.h"
+#include "common/run/launch/child_process.h"
 #include "tests/grading/parcel.h"
 
 namespace lab::grading {

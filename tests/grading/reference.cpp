@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab::grading {
 namespace {

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <regex>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab::grading {
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "common/io/files.h"
-#include "common/launch/child_process.h"
-#include "common/tensor/error.h"
+#include "common/run/launch/child_process.h"
 #include "common/tensor/parallel.h"
 #include "tests/grading/mutants.h"
 #include "tests/grading/program_run.h"

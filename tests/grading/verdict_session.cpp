@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "tests/grading/quoted.h"
 #include "tests/grading/rank_harness.h"
 #include "tests/grading/rank_main.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ctrl-C in the middle of a step of the default model: the run ends in good order with a checkpoint, from
 # which it goes on. In no thread that computes may a signal be handled: with oneDNN's products for AVX-512
-# the frame of a handler would overwrite the heap (common/launch/signal_thread.h).
+# the frame of a handler would overwrite the heap (common/run/launch/signal_thread.h).
 #
 # Usage: interrupt_test.sh FOLDER_OF_PROGRAMS [TRIES]
 set -euo pipefail

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/store.h"
+#include "common/comm/store/store.h"
 
 namespace lab {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "common/comm/gloo/gloo_store.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "common/comm/store.h"
+#include "common/comm/store/store.h"
 #include "common/comm/transport.h"
 
 namespace lab {

@@ -12,7 +12,7 @@
 #include "common/comm/sim/scheduler.h"
 #include "common/comm/sim/sim_network.h"
 #include "common/comm/sim/sim_transport.h"
-#include "common/tensor/error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

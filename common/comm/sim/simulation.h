@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/diagnosis.h"
+#include "common/comm/diagnosis/diagnosis.h"
 #include "common/comm/process_group.h"
 
 namespace lab {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "common/error.h"
 #include "common/ops/cpu/kernels.h"
-#include "common/tensor/error.h"
 #include "common/tensor/parallel.h"
 
 namespace lab::cpu {

@@ -1,5 +1,5 @@
 // See correct_kernels.h.
-#include "common/cuda/dynamic_shared.h"
+#include "common/gpu/cuda/dynamic_shared.h"
 #include "correct_kernels.h"
 #include "launch.h"
 

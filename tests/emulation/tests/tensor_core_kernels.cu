@@ -1,6 +1,6 @@
 // See tensor_core_kernels.h.
-#include "common/cuda/dynamic_shared.h"
-#include "common/ops/cuda/tensor_core.h"
+#include "common/gpu/cuda/dynamic_shared.h"
+#include "common/gpu/kernels/tensor_core.h"
 #include "launch.h"
 #include "tensor_core_kernels.h"
 

@@ -1,5 +1,5 @@
 // See wrong_kernels.h.
-#include "common/cuda/dynamic_shared.h"
+#include "common/gpu/cuda/dynamic_shared.h"
 #include "launch.h"
 #include "wrong_kernels.h"
 

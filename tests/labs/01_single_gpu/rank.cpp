@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "common/tensor/parallel.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/grading/implementation.h"

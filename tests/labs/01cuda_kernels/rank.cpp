@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/tensor/accelerator.h"
-#include "common/tensor/todo.h"
+#include "common/todo.h"
 #include "labs/01cuda_kernels/kernels.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"

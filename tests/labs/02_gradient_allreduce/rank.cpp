@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"

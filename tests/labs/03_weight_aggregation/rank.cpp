@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/error.h"
+#include "common/error.h"
 #include "labs/03_weight_aggregation/weight_aggregation.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"

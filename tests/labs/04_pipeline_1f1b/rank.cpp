@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/tensor/error.h"
-#include "common/tensor/todo.h"
+#include "common/error.h"
+#include "common/todo.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/operations.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "common/error.h"
 #include "common/pipeline/validate.h"
-#include "common/tensor/error.h"
 
 namespace lab05 {
 

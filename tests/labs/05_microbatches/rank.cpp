@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/error.h"
-#include "common/tensor/todo.h"
-#include "common/train/recorded_timeline.h"
+#include "common/error.h"
+#include "common/run/report/recorded_timeline.h"
+#include "common/todo.h"
 #include "labs/05_microbatches/microbatches.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"

@@ -8,7 +8,7 @@
 #include <typeinfo>
 
 #include "common/comm/agreement.h"
-#include "common/tensor/todo.h"
+#include "common/todo.h"
 #include "tests/grading/operations.h"
 #include "tests/grading/training_rank.h"
 

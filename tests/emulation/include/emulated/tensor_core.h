@@ -1,4 +1,4 @@
-// Tensor cores: what common/ops/cuda/tensor_core.h says in PTX.
+// Tensor cores: what common/gpu/kernels/tensor_core.h says in PTX.
 #pragma once
 
 #include <cstdint>

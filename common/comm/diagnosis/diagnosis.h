@@ -1,0 +1,77 @@
+// Diagnosis: why a job does not go on, from what its ranks were doing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/comm/diagnosis/rank_snapshot.h"
+
+namespace lab {
+
+struct Diagnosis {
+  enum class Kind {
+    kDeadlock,      // ranks wait for each other in a circle
+    kMismatch,      // both sides are there, but sizes, tags or kinds of operations differ
+    kRankEnded,     // a rank waits for one whose process is gone, or that has left the group
+    kRankStopped,   // a rank waits for one that is stopped or silent
+    kNeverArrived,  // a rank did not come to the rendezvous
+  };
+  Kind kind = Kind::kDeadlock;
+  std::string headline;    // one line: what is wrong
+  std::string details;     // lines: every waiting rank with its operation; the circle; what to do
+  std::vector<int> ranks;  // those that cause it: the circle in its order, or the rank that is gone
+
+  /// Headline and details, as they are printed.
+  std::string text() const;
+};
+
+/// "recv(from 1, tag 3, 1,024 bytes, microbatch 2)", "all_reduce #41 (4,096 bytes)"; then
+/// " in pipeline 1" unless it belongs to the world. `rank` knows the groups' names.
+std::string describe(const OpRecord& op, const RankSnapshot& rank);
+
+/// Judges a job by two looks at all of its ranks (index = rank), half a second apart or more; all
+/// snapshots of the first were taken before any of the second. Empty unless the job can never go
+/// on.
+///
+/// A wait is *blocked* if its counterpart is not posted: for a message, the peer has neither
+/// pending nor done the message of the same group, tag, number and size in the other direction; for
+/// a collective, some member has not entered the same collective. (Posted but not waited for counts
+/// as posted.) Waiting alone means nothing: a large message takes its time.
+///
+/// The job can never go on if, without an entry of the ranks concerned between the looks,
+/// - blocked waits form a circle: kDeadlock, or kMismatch if two of its messages differ in tag or
+///   group only;
+/// - or both sides of a message or collective are posted, but differ: kMismatch;
+/// - or a rank waits, blocked or not, for one that in both looks has exited, was killed, has left,
+///   or is stopped or silent, and that is not done with its part. (Posted is not enough: the
+///   message may break off in its middle. Done is: the rest is on its way.)
+///
+/// Every collective counts as one that nobody leaves before all have entered it. A rank that
+/// computes for ever is a matter for a deadline, not for this function. kNeverArrived is for those
+/// who hold the rendezvous.
+std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,
+                                  const std::vector<RankSnapshot>& now);
+
+/// Looks again and again: keeps a look before, and calls `diagnose` once half a second has passed.
+class Judge {
+ public:
+  static constexpr std::chrono::milliseconds kBetweenLooks{500};
+
+  /// Call it every 50 to 250 ms with a new look. Snapshots need not be taken together, but anew: a
+  /// rank whose `taken_ns` has not changed twice since the look before might have gone on unseen,
+  /// and is not blamed.
+  std::optional<Diagnosis> look(std::vector<RankSnapshot> now);
+  /// The same at a given time, in nanoseconds.
+  std::optional<Diagnosis> look(std::vector<RankSnapshot> now, int64_t now_ns);
+
+ private:
+  std::vector<RankSnapshot> before_;
+  int64_t before_ns_ = 0;
+  std::vector<int64_t> last_taken_ns_;
+  std::vector<int> renewals_;  // of each rank's snapshot since `before_`
+};
+
+}  // namespace lab

@@ -1,0 +1,100 @@
+// FlightRecorder: takes down every communication of a rank, where it survives the rank's death.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/diagnosis/rank_snapshot.h"
+
+namespace lab {
+
+/// Writes into memory that is mapped from a file (or only lives in memory, when there is no path).
+/// Operations that are pending have places of their own; those that are done go into a ring, which
+/// the oldest leave first. Several threads may write and read; other processes may read the file at
+/// any time with read_flight_record.
+class FlightRecorder {
+ public:
+  /// Nanoseconds that never go back.
+  using Clock = std::function<int64_t()>;
+
+  /// `path` empty: memory of this process only. `clock` empty: CLOCK_MONOTONIC. The file appears
+  /// under its name when it is whole. Throws Error if it cannot be made (disk full, no such
+  /// folder).
+  explicit FlightRecorder(int rank, const std::filesystem::path& path = {}, Clock clock = {});
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  /// Says who the members of a group are. Group 0, "world", comes first. Names are cut at 31 bytes.
+  /// Throws Error for the 65th group.
+  void add_group(uint32_t id, uint64_t members, const std::string& name);
+
+  /// Takes down an operation that has been posted; its `id`, `state`, times and, if it has none,
+  /// `microbatch` are filled in here. A collective counts as entered; its group must have been
+  /// added. Returns the id. Throws Error when 1,024 operations are pending already.
+  uint64_t posted(OpRecord record);
+  /// Both do nothing for an id that is not pending.
+  void waiting(uint64_t id);
+  void done(uint64_t id);
+
+  /// From now on operations belong to this microbatch; -1: to none. Returns the previous one.
+  int set_microbatch(int microbatch);
+
+  /// The rank has closed its world group in good order: who waits for it now, waits for nothing.
+  void leave();
+
+  RankSnapshot snapshot() const;
+  /// Operations that are done, the oldest first, as far back as the ring reaches: for timelines.
+  std::vector<OpRecord> history() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Operations posted while it lives belong to a microbatch.
+class MicrobatchScope {
+ public:
+  MicrobatchScope(FlightRecorder& recorder, int microbatch)
+      : recorder_(recorder), previous_(recorder.set_microbatch(microbatch)) {}
+  ~MicrobatchScope() { recorder_.set_microbatch(previous_); }
+  MicrobatchScope(const MicrobatchScope&) = delete;
+  MicrobatchScope& operator=(const MicrobatchScope&) = delete;
+
+ private:
+  FlightRecorder& recorder_;
+  int previous_;
+};
+
+/// A computation in the timeline, from construction to destruction.
+class ComputeScope {
+ public:
+  ComputeScope(FlightRecorder& recorder, OpKind kind, int microbatch)
+      : recorder_(recorder), id_(recorder.posted({.kind = kind, .microbatch = microbatch})) {}
+  ~ComputeScope() { recorder_.done(id_); }
+  ComputeScope(const ComputeScope&) = delete;
+  ComputeScope& operator=(const ComputeScope&) = delete;
+
+ private:
+  FlightRecorder& recorder_;
+  uint64_t id_;
+};
+
+/// The file in which rank `rank` of a job keeps its record.
+std::filesystem::path flight_record_path(const std::filesystem::path& folder, int rank);
+
+/// A copy of another process's record, even while it is being written or after its writer died.
+/// `fate` is not filled in. Throws Error if the file is absent or no flight record.
+struct FlightRecord {
+  RankSnapshot snapshot;
+  std::vector<OpRecord> history;
+};
+FlightRecord read_flight_record(const std::filesystem::path& path);
+/// The same without the history: small and fast, for those who look again and again.
+RankSnapshot read_flight_snapshot(const std::filesystem::path& path);
+
+}  // namespace lab

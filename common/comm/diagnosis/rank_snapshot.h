@@ -1,0 +1,122 @@
+// RankSnapshot: what one rank was doing at one moment, as its flight record tells.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lab {
+
+/// How reductions combine the elements of all ranks.
+enum class ReduceOp { kSum, kMin, kMax };
+
+/// The largest world: group members are the bits of one number.
+inline constexpr int kMaxWorldSize = 64;
+/// What a snapshot holds at most.
+inline constexpr size_t kMaxPending = 1024;
+inline constexpr size_t kMaxRecent = 256;
+inline constexpr size_t kMaxGroups = 64;
+inline constexpr size_t kMaxGroupName = 31;  // bytes
+
+enum class OpKind : uint8_t {
+  kSend,
+  kRecv,
+  kBarrier,
+  kBroadcast,
+  kReduce,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kSplit,
+  kForward,
+  kBackward,
+  kLoss,
+  kOptimizer,
+};
+inline constexpr size_t kOpKinds = 13;
+
+/// "send", "all_reduce", ... as the verbs of ProcessGroup are called.
+std::string_view op_name(OpKind kind);
+inline bool is_message(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
+inline bool is_collective(OpKind kind) {
+  return kind >= OpKind::kBarrier && kind <= OpKind::kSplit;
+}
+
+enum class OpState : uint8_t {
+  kPosted,   // not waited for (yet); computations that go on are in this state, too
+  kWaiting,  // the rank stands still until it is done
+  kDone,
+};
+
+/// One operation of one rank. Plain data: it is written to a memory-mapped file as it is.
+struct OpRecord {
+  uint64_t id = 0;  // 1, 2, 3 ... in the order of posting on this rank
+  OpKind kind = OpKind::kSend;
+  OpState state = OpState::kPosted;
+  uint32_t group = 0;       // 0: the world; else as in GroupRecord
+  int32_t peer = -1;        // world rank of the other side; root of a broadcast or reduce; -1: none
+  int32_t tag = 0;          // of a message; of a reduction: its ReduceOp, as a number
+  int32_t microbatch = -1;  // -1: not said
+  uint64_t bytes = 0;       // of the tensor (all_gather: of the input; reduce_scatter: the output)
+  /// Messages: their number among those between the same ranks, in the same direction, with the
+  /// same group and tag, from 0. A send meets the recv of the same number.
+  /// Collectives: their number in the group, from 1.
+  uint64_t sequence = 0;
+  int64_t posted_ns = 0;   // CLOCK_MONOTONIC
+  int64_t waiting_ns = 0;  // when the rank began to wait; 0: it has not
+  int64_t done_ns = 0;
+};
+
+/// A group that this rank belongs to.
+struct GroupRecord {
+  uint32_t id = 0;           // the same on all members
+  uint64_t members = 0;      // bit r: world rank r
+  uint64_t collectives = 0;  // how many of its collectives this rank has entered
+  std::string name;          // "world", "pipeline 1"
+};
+
+/// How many operations of a kind were posted, and the sum of their bytes.
+struct Traffic {
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+};
+
+/// What is known of the process, from whoever started it or hears from it.
+enum class RankFate : uint8_t {
+  kUnknown,  // it has not arrived
+  kRunning,
+  kStopped,  // SIGSTOP or Ctrl-Z
+  kExited,   // `status`: exit code; -1: not known
+  kKilled,   // `status`: signal
+  kSilent,   // its heartbeat has not been heard for `status` seconds
+};
+
+struct RankSnapshot {
+  int rank = 0;
+  int64_t pid = 0;
+  RankFate fate = RankFate::kUnknown;
+  int status = 0;
+  bool left = false;   // it has closed its world group in good order
+  uint64_t epoch = 0;  // grows with every entry of the record
+  int64_t taken_ns = 0;
+  std::vector<OpRecord> pending;  // posted and not done, in the order of posting
+  /// The newest message that is done, of each of the 256 streams used last (a stream: messages
+  /// between the same ranks, in one direction, with one group and tag), the newest first. What has
+  /// a lower number in a stream and is not pending, is done as well.
+  std::vector<OpRecord> recent;
+  std::vector<GroupRecord> groups;
+  std::array<Traffic, kOpKinds> traffic{};
+
+  /// The operation that this rank stands still for, or null.
+  const OpRecord* waiting() const;
+};
+
+/// For the store: at most kMaxSnapshotBytes. `encode_snapshot` throws Error for more than a
+/// FlightRecorder's snapshot can hold, `decode_snapshot` for anything else than such bytes.
+inline constexpr size_t kMaxSnapshotBytes = 256 << 10;
+std::string encode_snapshot(const RankSnapshot& snapshot);
+RankSnapshot decode_snapshot(const std::string& bytes);
+
+}  // namespace lab

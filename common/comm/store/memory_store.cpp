@@ -1,0 +1,50 @@
+// A map, and one condition variable for all who wait.
+#include "common/comm/store/memory_store.h"
+
+#include "common/comm/store/store_rules.h"
+
+namespace lab {
+
+void MemoryStore::set(const std::string& key, const std::string& value) {
+  store_rules::check_key(key);
+  store_rules::check_value(key, value);
+  {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+  }
+  changed_.notify_all();
+}
+
+std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
+  store_rules::check_key(key);
+  const auto deadline = store_rules::deadline_after(timeout);
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, deadline, [&] { return values_.contains(key); }))
+    store_rules::throw_timeout(key, timeout);
+  return values_[key];
+}
+
+std::optional<std::string> MemoryStore::try_get(const std::string& key) {
+  store_rules::check_key(key);
+  const std::lock_guard lock(mutex_);
+  const auto found = values_.find(key);
+  if (found == values_.end()) return std::nullopt;
+  return found->second;
+}
+
+int64_t MemoryStore::add(const std::string& key, int64_t amount) {
+  store_rules::check_key(key);
+  int64_t sum = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = values_.find(key);
+    const bool exists = found != values_.end();
+    sum = store_rules::counter_after(key, exists ? std::optional(found->second) : std::nullopt,
+                                     amount);
+    values_[key] = std::to_string(sum);
+  }
+  changed_.notify_all();
+  return sum;
+}
+
+}  // namespace lab

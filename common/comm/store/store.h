@@ -1,0 +1,46 @@
+// Store: a small key-value memory that all ranks of a job share, to find each other before they can
+// exchange messages.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "common/error.h"
+
+namespace lab {
+
+/// Nobody set the key in time. The message names the key and the time.
+class StoreTimeout : public Error {
+ public:
+  using Error::Error;
+};
+
+/// In bytes; the same for all stores, so that what works with one works with the others.
+inline constexpr size_t kMaxStoreKey = 1024;
+inline constexpr size_t kMaxStoreValue = 1024 * 1024;
+
+/// Keys and values are bytes. All calls may come from several threads. All throw Error when the
+/// store cannot be reached, or when a key or value is too long; `get` also when its time is up.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  /// Sets a key, or replaces its value.
+  virtual void set(const std::string& key, const std::string& value) = 0;
+
+  /// The value of the key, as soon as somebody has set it. Throws StoreTimeout after `timeout`; a
+  /// key that is set already is returned even if `timeout` is 0.
+  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
+
+  /// The value of the key if it is set.
+  virtual std::optional<std::string> try_get(const std::string& key) = 0;
+
+  /// Adds to a counter, which starts at 0, and returns its new value; no two callers get the same.
+  /// `try_get` reads it as decimal text. Throws Error if the key holds something else.
+  virtual int64_t add(const std::string& key, int64_t amount) = 0;
+};
+
+}  // namespace lab

@@ -1,0 +1,68 @@
+// Messages of the stores, and arithmetic on their texts.
+#include "common/comm/store/store_rules.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "common/comm/store/store.h"
+#include "common/error.h"
+
+namespace lab::store_rules {
+namespace {
+
+/// A key for a message: on one line, printable, not too long.
+std::string quoted(const std::string& key) {
+  constexpr size_t kShown = 80;
+  std::string text = "\"";
+  for (const char c : key.substr(0, kShown)) {
+    if (c >= ' ' && c <= '~')
+      text += c;
+    else
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return text + (key.size() > kShown ? "...\"" : "\"");
+}
+
+}  // namespace
+
+void check_key(const std::string& key) {
+  require(key.size() <= kMaxStoreKey, "the key {} has {} bytes: a store takes {} at most",
+          quoted(key), key.size(), kMaxStoreKey);
+}
+
+void check_value(const std::string& key, const std::string& value) {
+  require(value.size() <= kMaxStoreValue,
+          "the value of key {} has {} bytes: a store takes {} at most", quoted(key), value.size(),
+          kMaxStoreValue);
+}
+
+std::optional<int64_t> parse_number(std::string_view text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+int64_t counter_after(const std::string& key, const std::optional<std::string>& text,
+                      int64_t amount) {
+  const std::optional<int64_t> count = text ? parse_number(*text) : 0;
+  require(count.has_value(), "cannot add to the key {}: its value is not a number", quoted(key));
+  int64_t sum = 0;
+  require(!__builtin_add_overflow(*count, amount, &sum), "the counter {} has no room for {} more",
+          quoted(key), amount);
+  return sum;
+}
+
+std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kYear = std::chrono::hours(24 * 365);
+  return std::chrono::steady_clock::now() + std::clamp(timeout, {}, kYear);
+}
+
+void throw_timeout(const std::string& key, std::chrono::milliseconds timeout) {
+  throw StoreTimeout(fmt::format("nobody set the key {} within {:g} s", quoted(key),
+                                 static_cast<double>(timeout.count()) * 1e-3));
+}
+
+}  // namespace lab::store_rules

@@ -1,0 +1,66 @@
+// TcpStore: a store over TCP, for MASTER_ADDR and MASTER_PORT; and who serves it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/comm/store/store.h"
+
+namespace lab {
+
+/// What a TcpStoreServer puts up with.
+struct TcpStoreLimits {
+  size_t connections = 256;
+  std::chrono::milliseconds greeting{5000};  // from connecting to a whole greeting
+  std::chrono::milliseconds message{30000};  // to send a whole request, or to take a whole reply
+};
+
+/// Serves a store on a thread of its own until it is destroyed.
+///
+/// Every connection must begin with the protocol's greeting within a few seconds; who sends
+/// anything else (a browser, a port scanner, a rank of another version), keys over 1 KiB, values
+/// over 1 MiB, or makes too many connections, is disconnected; nobody else notices.
+class TcpStoreServer {
+ public:
+  /// Listens at `address` (a numeric address or a host name) and `port`; 0: any free one. Throws
+  /// Error in one line if the port is in use (and says what to do) or the address is not this
+  /// machine's.
+  TcpStoreServer(const std::string& address, uint16_t port, const TcpStoreLimits& limits = {});
+  /// Clients that wait get an Error at once. Nobody may be in a call of `store()` any more.
+  ~TcpStoreServer();
+  TcpStoreServer(const TcpStoreServer&) = delete;
+  TcpStoreServer& operator=(const TcpStoreServer&) = delete;
+
+  uint16_t port() const;
+  /// The same store, for this process; lives as long as the server.
+  Store& store();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A client. Its calls may come from several threads; while one waits in `get`, the others do not
+/// stand in line behind it. A call that the server does not answer in 8 s throws Error, and every
+/// call does so at once when the server has ended.
+class TcpStore final : public Store {
+ public:
+  /// Connects; tries again until somebody listens there, `timeout` at most. Throws Error: "no store
+  /// at 10.0.0.1:29500 ...: is rank 0 running there?"
+  TcpStore(const std::string& address, uint16_t port, std::chrono::milliseconds timeout);
+  ~TcpStore() override;
+
+  void set(const std::string& key, const std::string& value) override;
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
+  std::optional<std::string> try_get(const std::string& key) override;
+  int64_t add(const std::string& key, int64_t amount) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lab

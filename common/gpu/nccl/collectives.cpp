@@ -1,0 +1,69 @@
+// See collectives.h.
+#include "common/gpu/nccl/collectives.h"
+
+#include "common/error.h"
+
+namespace lab::nccl {
+namespace {
+
+// The largest of all tags, and of all their complements: equal to a rank's own only if it has both
+// the largest tag and the least, that is, if all are equal.
+NoteText text_of(uint32_t tag) { return {{tag, ~uint64_t{tag}}}; }
+
+}  // namespace
+
+Collectives::Collectives(Connections& connections, const std::string& unique_id, int rank, int size,
+                         std::chrono::milliseconds timeout)
+    : rank_(rank),
+      size_(size),
+      note_(connections.notes().take()),
+      communicator_(connections.connect(Connections::kCollectives, unique_id, rank, size,
+                                        fmt::format("collectives of {} ranks", size))) {
+  require(communicator_.ready_within(Patience(timeout)),
+          "connecting the GPUs of {} ranks: no answer within {}: has every rank been started, and "
+          "do they reach each other (NCCL_SOCKET_IFNAME names the network)?",
+          size, seconds(timeout));
+}
+
+void Collectives::barrier(const Transport::Collective& call) {
+  const Patience patience(call.timeout);
+  compare_tags(call.tag, patience);
+  done_.record(communicator_.stream().get());
+  await_done(patience);
+}
+
+void Collectives::compare_tags(uint32_t tag, const Patience& patience) {
+  done_.record_computation();
+  communicator_.stream().follow(done_);
+  *note_.host_own = text_of(tag);
+  note_.send_own_to_gpu(communicator_.stream().get());
+  comparing_ = false;
+  communicator_.ask([&](ncclComm_t communicator, cudaStream_t stream) {
+    return ncclAllReduce(note_.gpu_own, note_.gpu_other, 2, ncclUint64, ncclMax, communicator,
+                         stream);
+  });
+  while (!ready()) patience.pause_or_fail();
+  note_.fetch_other_from_gpu(communicator_.stream().get());
+  compared_.record(communicator_.stream().get());
+  comparing_ = true;
+}
+
+/// Of the communicator; looks at the tags as soon as they are there, since what comes after them
+/// may never be done if they differ.
+bool Collectives::ready() {
+  const bool result = communicator_.ready();
+  if (comparing_ && compared_.happened()) {
+    comparing_ = false;
+    require(*note_.host_own == *note_.host_other,
+            "the ranks have entered different collectives, or with different sizes: all must call "
+            "the same ones in the same order");
+  }
+  return result;
+}
+
+void Collectives::await_done(const Patience& patience) {
+  while (!ready() || !done_.happened()) patience.pause_or_fail();
+  static_cast<void>(ready());  // the tags, should both have been done at once
+}
+
+}  // namespace lab::nccl

@@ -1,0 +1,28 @@
+// Stands in for the CUDA backend in a build without one.
+#include "common/error.h"
+#include "common/gpu/kernels/rounded_product.h"
+#include "common/tensor/accelerator.h"
+
+namespace lab::detail {
+
+AcceleratorSupport find_accelerators() {
+  return {.count = 0,
+          .problem =
+              "this build has no CUDA: install the CUDA Toolkit and configure again "
+              "(./workbook setup), or use --device cpu"};
+}
+
+std::unique_ptr<Accelerator> open_accelerator(int /*index*/) {
+  fail("{}", find_accelerators().problem);
+}
+
+}  // namespace lab::detail
+
+namespace lab::cuda {
+
+std::function<void()> product_of_rounded(const Tensor& /*x*/, const Tensor& /*weight*/,
+                                         const Tensor& /*y*/) {
+  fail("{}", detail::find_accelerators().problem);
+}
+
+}  // namespace lab::cuda

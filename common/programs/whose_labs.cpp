@@ -1,8 +1,0 @@
-// Compiled anew for each program; cmake/AddLab.cmake says which it is.
-#include "common/programs/whose_labs.h"
-
-namespace lab {
-
-const char* const kWhoseLabs = LAB_WHOSE;
-
-}  // namespace lab

@@ -1,0 +1,107 @@
+// What the ranks that save a checkpoint together tell each other.
+#include "common/run/checkpoint/checkpoint_messages.h"
+
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "common/comm/double_tensor.h"
+#include "common/error.h"
+#include "common/io/json_file.h"
+
+namespace lab {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kTag = 0x7E87;  // not one that a training step would use
+
+// Letters, four to a number.
+Tensor letters_of(const std::string& text) {
+  const Tensor letters = Tensor::zeros({static_cast<int64_t>((text.size() + 3) / 4)});
+  std::memcpy(letters.data(), text.data(), text.size());
+  return letters;
+}
+
+std::string text_of(const Tensor& letters, size_t size) {
+  return {reinterpret_cast<const char*>(letters.data()), size};
+}
+
+Tensor room_for(size_t size) { return Tensor::empty({static_cast<int64_t>((size + 3) / 4)}); }
+
+std::string broadcast_text(ProcessGroup& group, const std::string& text) {
+  const Tensor size = as_tensor(static_cast<double>(text.size()));
+  group.broadcast(size);
+  const auto count = static_cast<size_t>(as_double(size.data()));
+  const Tensor letters = group.rank() == 0 ? letters_of(text) : room_for(count);
+  group.broadcast(letters);
+  return text_of(letters, count);
+}
+
+}  // namespace
+
+std::string done_by_rank_0(ProcessGroup& group, const std::function<std::string()>& action) {
+  std::string outcome;
+  if (group.rank() == 0) {
+    try {
+      outcome = "+" + action();
+    } catch (const std::bad_alloc&) {
+      outcome = "-out of memory";
+    } catch (const std::exception& error) {
+      outcome = fmt::format("-{}", error.what());
+    }
+  }
+  outcome = broadcast_text(group, outcome);
+  require(outcome.starts_with('+'), "{}", outcome.substr(1));
+  return outcome.substr(1);
+}
+
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
+  if (group.rank() > 0) {
+    group.send(as_tensor(static_cast<double>(text.size())), 0, kTag);
+    group.send(letters_of(text), 0, kTag);
+    return {};
+  }
+  std::vector<std::string> texts = {text};
+  for (int rank = 1; rank < group.size(); ++rank) {
+    const Tensor size = as_tensor(0.0);
+    group.recv(size, rank, kTag);
+    const auto count = static_cast<size_t>(as_double(size.data()));
+    const Tensor letters = room_for(count);
+    group.recv(letters, rank, kTag);
+    texts.push_back(text_of(letters, count));
+  }
+  return texts;
+}
+
+std::string to_text(const PartReport& report) {
+  Json files = Json::array();
+  for (const PartFile& file : report.files) {
+    Json tensors = Json::array();
+    for (const auto& [name, shape] : file.tensors) tensors.push_back({name, shape});
+    files.push_back({{"set", file.set},
+                     {"name", file.name},
+                     {"tensors", tensors},
+                     {"checksum", file.checksum}});
+  }
+  const Json json = {{"files", files}, {"written", report.written}, {"error", report.error}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+PartReport report_from(const std::string& text) {
+  const Json json = Json::parse(text);
+  PartReport report;
+  for (const Json& file : json.at("files")) {
+    PartFile& part = report.files.emplace_back();
+    file.at("set").get_to(part.set);
+    file.at("name").get_to(part.name);
+    file.at("checksum").get_to(part.checksum);
+    for (const Json& tensor : file.at("tensors"))
+      part.tensors.push_back({tensor.at(0).get<std::string>(), tensor.at(1).get<Shape>()});
+  }
+  json.at("written").get_to(report.written);
+  json.at("error").get_to(report.error);
+  return report;
+}
+
+}  // namespace lab

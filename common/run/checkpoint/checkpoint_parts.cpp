@@ -1,0 +1,182 @@
+// Checkpoints of a model that several ranks hold: each writes its part, and all parts are published
+// together or not at all.
+#include "common/run/checkpoint/checkpoint_parts.h"
+
+#include <map>
+#include <memory>
+#include <new>
+#include <random>
+
+#include "common/error.h"
+#include "common/io/files.h"
+#include "common/io/json_file.h"
+#include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/checkpoint/checkpoint_messages.h"
+#include "common/run/checkpoint/checkpoint_tensors.h"
+
+namespace lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenFile = ".written-by-rank-0";
+constexpr int kTag = 0x7E88;  // of tensors that rank 0 writes for others
+
+std::string random_token() {
+  std::random_device random;
+  return to_hex(uint64_t{random()} << 32 | random());
+}
+
+// The message of what `action` throws; empty if it throws nothing.
+std::string failure_of(const std::function<void()>& action) {
+  try {
+    action();
+    return "";
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// The groups that fall to this replica of the stage, as files yet to be written.
+PartReport share_of(const RankOfModel& rank, const std::vector<const SavedGroup*>& groups) {
+  PartReport report;
+  for (const SavedGroup* group : groups) {
+    PartFile file{.set = set_of(*group),
+                  .name = part_name(group->name, rank.stage, rank.stages),
+                  .tensors = {}};
+    for (const auto& [name, value] : group->tensors) file.tensors.push_back({name, value.shape()});
+    report.files.push_back(std::move(file));
+  }
+  return report;
+}
+
+void write_part(const fs::path& folder, PartFile& file, const std::vector<NamedTensor>& tensors) {
+  write_tensors(folder / file.name, file.set, tensors);
+  file.checksum = file_checksum(folder / file.name);
+}
+
+// Rank 0 receives the tensors of rank `from` and writes them in its place. It takes all of them
+// even if the disk is full: their sender waits.
+void write_for(int from, ProcessGroup& world, const fs::path& folder, PartReport& report) {
+  for (PartFile& file : report.files) {
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, shape] : file.tensors) {
+      tensors.push_back({name, Tensor::empty(shape)});
+      world.recv(tensors.back().value, from, kTag);
+    }
+    if (report.error.empty()) report.error = failure_of([&] { write_part(folder, file, tensors); });
+  }
+}
+
+void require_success(const std::vector<PartReport>& reports) {
+  for (size_t rank = 0; rank < reports.size(); ++rank)
+    require(reports[rank].error.empty(), "no checkpoint was saved: rank {}: {}", rank,
+            reports[rank].error);
+}
+
+// Writes the index of both sets. Returns the checksums of all parts.
+Checksums write_indices(const fs::path& folder, const RankOfModel& rank, const LlamaConfig& config,
+                        const std::vector<PartReport>& reports) {
+  struct Index {
+    std::map<std::string, std::string> part_of;
+    uint64_t numbers = 0;
+  };
+  std::map<std::string, Index> indices = {{kModelSet, {}}, {kOptimizerSet, {}}};
+  Checksums checksums;
+  for (const PartReport& report : reports)
+    for (const PartFile& file : report.files) {
+      Index& index = indices[file.set];
+      require(checksums.emplace(file.name, file.checksum).second,
+              "no checkpoint was saved: two ranks have written {}", file.name);
+      for (const auto& [name, shape] : file.tensors) {
+        uint64_t numel = 1;
+        for (const int64_t extent : shape) numel *= static_cast<uint64_t>(extent);
+        index.numbers += numel;
+        require(index.part_of.emplace(name, file.name).second,
+                "no checkpoint was saved: two ranks have written tensor \"{}\"", name);
+      }
+    }
+  require(indices[kModelSet].numbers == static_cast<uint64_t>(parameter_count(config)),
+          "no checkpoint was saved: the parts of {} stages hold {} weights, the model has {}",
+          rank.stages, indices[kModelSet].numbers, parameter_count(config));
+  for (const auto& [set, index] : indices)
+    if (!checksums.contains(part_name(set, 0, 1)))
+      write_tensor_index(folder, set, index.part_of, index.numbers * sizeof(float));
+  return checksums;
+}
+
+}  // namespace
+
+RankOfModel RankOfModel::in_mesh(ProcessGroup& world, int stages) {
+  require(stages >= 1 && world.size() % stages == 0, "{} ranks are no pipelines of {} stages each",
+          world.size(), stages);
+  return {.stage = world.rank() % stages,
+          .stages = stages,
+          .replica = world.rank() / stages,
+          .replicas = world.size() / stages,
+          .world = &world};
+}
+
+bool sees_file(const fs::path& file, const std::string& content) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored) &&
+         failure_of([&] { require(MappedFile(file).text() == content, "another file"); }).empty();
+}
+
+fs::path save_checkpoint_parts(const fs::path& run, const RankOfModel& rank,
+                               const TrainingState& state, const LlamaConfig& config,
+                               const std::vector<SavedGroup>& groups,
+                               const TokenizerCopy& tokenizer, const SeesFile& sees) {
+  require(rank.world != nullptr, "save_checkpoint_parts: no ranks to save a checkpoint with");
+  ProcessGroup& world = *rank.world;
+  if (world.size() == 1) return save_checkpoint(run, state, config, groups, tokenizer);
+
+  // 1. Rank 0 makes the folder and says where it is.
+  std::unique_ptr<UnfinishedCheckpoint> unfinished;
+  constexpr size_t kTokenSize = 16;
+  const std::string invitation = done_by_rank_0(world, [&] {
+    unfinished = std::make_unique<UnfinishedCheckpoint>(fs::absolute(run), state.step);
+    const std::string token = random_token();
+    write_file(unfinished->folder() / kTokenFile, token);
+    return token + unfinished->folder().string();
+  });
+  const std::string token = invitation.substr(0, kTokenSize);
+  const fs::path folder = invitation.substr(kTokenSize);
+
+  // 2. Each rank writes its share, and reports.
+  std::vector<const SavedGroup*> own;
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (static_cast<int>(i) % rank.replicas == rank.replica) own.push_back(&groups[i]);
+  PartReport report = share_of(rank, own);
+  report.written = world.rank() == 0 || sees(folder / kTokenFile, token);
+  if (report.written)
+    report.error = failure_of([&] {
+      for (size_t i = 0; i < own.size(); ++i) write_part(folder, report.files[i], own[i]->tensors);
+    });
+  std::vector<PartReport> reports;
+  for (const std::string& text : gather_texts(world, to_text(report)))
+    reports.push_back(report_from(text));
+  done_by_rank_0(world, [&] {
+    require_success(reports);
+    return "";
+  });
+
+  // 3. Rank 0 writes what others could not, and all the rest.
+  for (int other = 1; other < static_cast<int>(reports.size()); ++other)
+    if (!reports[static_cast<size_t>(other)].written)
+      write_for(other, world, folder, reports[static_cast<size_t>(other)]);
+  if (!report.written)
+    for (const SavedGroup* group : own)
+      for (const NamedTensor& tensor : group->tensors) world.send(tensor.value, 0, kTag);
+  return done_by_rank_0(world, [&] {
+    require_success(reports);
+    const Checksums checksums = write_indices(folder, rank, config, reports);
+    write_other_files(folder, state, config, tokenizer);
+    fs::remove(folder / kTokenFile);
+    return unfinished->publish(checksums).string();
+  });
+}
+
+}  // namespace lab

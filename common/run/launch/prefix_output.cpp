@@ -1,0 +1,99 @@
+// Reads without waiting, cuts lines, writes.
+#include "common/run/launch/prefix_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "common/error.h"
+
+namespace lab {
+namespace {
+
+constexpr int kReadsPerCall = 64;
+constexpr size_t kLongestLine = 64 << 10;
+
+}  // namespace
+
+// A pipe that is ready takes PIPE_BUF bytes at once.
+bool write_all(int target, const std::string& text, int stop) {
+  for (size_t at = 0; at < text.size();) {
+    std::array<pollfd, 2> ready{pollfd{target, POLLOUT, 0}, pollfd{stop, POLLIN, 0}};
+    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return true;
+    if ((ready[0].revents & POLLERR) != 0) return false;
+    if ((ready[0].revents & POLLOUT) == 0) {
+      if (ready[0].revents != 0) return false;  // hung up, or closed
+      if ((ready[1].revents & POLLIN) != 0) return true;
+      continue;
+    }
+    const size_t part = std::min<size_t>(text.size() - at, PIPE_BUF);
+    const ssize_t count = write(target, text.data() + at, part);
+    if (count < 0 && errno != EINTR && errno != EAGAIN) return errno != EPIPE;
+    if (count > 0) at += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+PrefixOutput::PrefixOutput(std::string prefix, int target)
+    : prefix_(std::move(prefix)), target_(target) {
+  std::array<int, 2> ends{-1, -1};
+  require(pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe: {}", std::strerror(errno));
+  reading_ = ends[0];
+  writing_ = ends[1];
+  fcntl(reading_, F_SETFL, O_NONBLOCK);
+}
+
+PrefixOutput::~PrefixOutput() {
+  close_writing_end();
+  if (reading_ >= 0) close(reading_);
+}
+
+void PrefixOutput::close_writing_end() {
+  if (writing_ >= 0) close(writing_);
+  writing_ = -1;
+}
+
+bool PrefixOutput::pass_on(int stop) {
+  std::array<char, 16384> buffer;
+  for (int i = 0; i < kReadsPerCall && reading_ >= 0; ++i) {
+    const ssize_t count = read(reading_, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    if (count <= 0) {
+      close(reading_);
+      reading_ = -1;
+      break;
+    }
+    pending_.append(buffer.data(), static_cast<size_t>(count));
+  }
+  const size_t last = pending_.rfind('\n');
+  if (last != std::string::npos) return write_lines(last + 1, stop);
+  return pending_.size() < kLongestLine || write_lines(pending_.size(), stop);
+}
+
+bool PrefixOutput::finish(int stop) {
+  const bool read = pass_on(stop);
+  return write_lines(pending_.size(), stop) && read;
+}
+
+/// The first `end` bytes of what is pending.
+bool PrefixOutput::write_lines(size_t end, int stop) {
+  std::string text;
+  for (size_t at = 0; at < end;) {
+    const size_t line_end = std::min(pending_.find('\n', at), end - 1);
+    text += prefix_;
+    text.append(pending_, at, line_end + 1 - at);
+    if (text.back() != '\n') text += '\n';
+    at = line_end + 1;
+  }
+  pending_.erase(0, end);
+  return write_all(target_, text, stop);
+}
+
+}  // namespace lab

@@ -1,0 +1,35 @@
+// How a program of the workbook ends: one line on stderr and an exit code, whatever goes wrong.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+
+#include "common/usage_error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lab {
+
+/// Not an error: the user asked for a text (--help). Exit code 0.
+class HelpRequested : public std::exception {
+ public:
+  explicit HelpRequested(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
+/// Reads the command line into the options of `app`. Throws HelpRequested for --help, and
+/// UsageError for what the options do not allow.
+void parse_command_line(CLI::App& app, int argc, const char* const* argv);
+
+/// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
+/// and exit code 1 (UsageError: 2). Signals are handled by a thread of their own (SignalThread).
+/// Of standard input, output and error those that are closed lead to /dev/null.
+int run_main(int argc, char** argv, const std::function<int(int, char**)>& body);
+
+}  // namespace lab

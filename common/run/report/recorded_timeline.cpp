@@ -1,0 +1,213 @@
+#include "common/run/report/recorded_timeline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "common/comm/agreement.h"
+#include "common/error.h"
+#include "common/run/checkpoint/checkpoint_messages.h"
+#include "common/tensor/accelerator.h"
+
+namespace lab {
+namespace {
+
+SpanKind span_kind(OpKind kind) {
+  switch (kind) {
+    case OpKind::kForward:
+      return SpanKind::kForward;
+    case OpKind::kBackward:
+      return SpanKind::kBackward;
+    case OpKind::kLoss:
+      return SpanKind::kLoss;
+    case OpKind::kOptimizer:
+      return SpanKind::kOptimizer;
+    case OpKind::kSend:
+      return SpanKind::kSend;
+    case OpKind::kRecv:
+      return SpanKind::kRecv;
+    default:
+      return SpanKind::kCollective;
+  }
+}
+
+CollectiveKind collective_kind(OpKind kind) {
+  switch (kind) {
+    case OpKind::kBarrier:
+      return CollectiveKind::kBarrier;
+    case OpKind::kBroadcast:
+      return CollectiveKind::kBroadcast;
+    case OpKind::kReduce:
+      return CollectiveKind::kReduce;
+    case OpKind::kAllReduce:
+      return CollectiveKind::kAllReduce;
+    case OpKind::kAllGather:
+      return CollectiveKind::kAllGather;
+    case OpKind::kReduceScatter:
+      return CollectiveKind::kReduceScatter;
+    case OpKind::kSplit:
+      return CollectiveKind::kSplit;
+    default:
+      return CollectiveKind::kNone;
+  }
+}
+
+uint64_t members_of(const OpRecord& op, const std::vector<GroupRecord>& groups) {
+  if (!is_collective(op.kind)) return 0;
+  const auto group = std::ranges::find(groups, op.group, &GroupRecord::id);
+  return group == groups.end() ? 0 : group->members;
+}
+
+nlohmann::json to_json(const std::vector<Span>& spans) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Span& s : spans)
+    rows.push_back({static_cast<int>(s.kind), s.microbatch, s.start, s.end, s.peer, s.bytes,
+                    static_cast<int>(s.collective), s.members});
+  return rows;
+}
+
+std::vector<Span> spans_from_json(const nlohmann::json& rows) {
+  std::vector<Span> spans;
+  for (const nlohmann::json& row : rows)
+    spans.push_back({.kind = static_cast<SpanKind>(row.at(0).get<int>()),
+                     .microbatch = row.at(1),
+                     .start = row.at(2),
+                     .end = row.at(3),
+                     .peer = row.at(4),
+                     .bytes = row.at(5),
+                     .collective = static_cast<CollectiveKind>(row.at(6).get<int>()),
+                     .members = row.at(7)});
+  return spans;
+}
+
+/// What a rank tells rank 0.
+struct Report {
+  RankTimeline timeline;
+  int64_t begin_ns = 0;  // of its window, by its machine's clock
+};
+
+std::string encode(const Report& report) {
+  const nlohmann::json json = {{"name", report.timeline.name},
+                               {"spans", to_json(report.timeline.spans)},
+                               {"messages", to_json(report.timeline.messages)},
+                               {"begin_ns", report.begin_ns}};
+  return json.dump();
+}
+
+Report decode(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  return {{.name = json.at("name"),
+           .spans = spans_from_json(json.at("spans")),
+           .messages = spans_from_json(json.at("messages"))},
+          json.at("begin_ns")};
+}
+
+void delay(std::vector<Span>& spans, double seconds) {
+  for (Span& span : spans) {
+    span.start += seconds;
+    span.end += seconds;
+  }
+}
+
+/// By one clock: time begins with the earliest window. A rank whose turn on a core came late has
+/// begun late.
+void align(std::vector<Report>& reports) {
+  const int64_t first = std::ranges::min_element(reports, {}, &Report::begin_ns)->begin_ns;
+  for (Report& report : reports) {
+    const double late = 1e-9 * static_cast<double>(report.begin_ns - first);
+    delay(report.timeline.spans, late);
+    delay(report.timeline.messages, late);
+  }
+}
+
+}  // namespace
+
+void record_passes(LlamaStage& stage, FlightRecorder& recorder) {
+  auto running = std::make_shared<uint64_t>(0);  // passes of a stage do not nest
+  stage.observe_passes([&recorder, running](LlamaStage::Pass pass, int microbatch, bool begins) {
+    const OpKind kind = pass == LlamaStage::Pass::kForward ? OpKind::kForward : OpKind::kBackward;
+    if (begins)
+      *running = recorder.posted({.kind = kind, .microbatch = microbatch});
+    else
+      recorder.done(*running);
+  });
+}
+
+std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
+    LossFunction loss, FlightRecorder& recorder) {
+  return [loss, &recorder](const Tensor& logits, const TokenBatch& batch, int64_t total_targets) {
+    const ComputeScope scope(recorder, OpKind::kLoss, -1);
+    return loss(logits, batch, total_targets);
+  };
+}
+
+RecordedOptimizer::RecordedOptimizer(Optimizer& optimizer, FlightRecorder& recorder)
+    : optimizer_(optimizer), recorder_(recorder) {}
+
+void RecordedOptimizer::step(const Tensor& parameters, const Tensor& gradients,
+                             float learning_rate) {
+  const ComputeScope scope(recorder_, OpKind::kOptimizer, -1);
+  optimizer_.step(parameters, gradients, learning_rate);
+  if (parameters.device() == Device::kCuda) accelerator().synchronize();
+  steps_ = optimizer_.steps();
+}
+
+int64_t monotonic_now_ns() {
+  // libstdc++'s and libc++'s steady_clock is CLOCK_MONOTONIC, which the flight record uses.
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
+                           const std::vector<GroupRecord>& groups) {
+  const auto seconds = [&](int64_t ns) {
+    return 1e-9 *
+           static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns);
+  };
+  RankTimeline rank;
+  for (const OpRecord& op : history) {
+    if (op.posted_ns < window.begin_ns || op.posted_ns >= window.end_ns) continue;
+    Span span{.kind = span_kind(op.kind),
+              .microbatch = op.microbatch,
+              .start = seconds(op.posted_ns),
+              .end = seconds(op.done_ns),
+              .peer = op.peer,
+              .bytes = op.bytes,
+              .collective = collective_kind(op.kind),
+              .members = members_of(op, groups)};
+    if (is_message(op.kind)) {
+      if (span.microbatch < 0) span.microbatch = op.tag;
+      rank.messages.push_back(span);
+    }
+    if (is_message(op.kind) || is_collective(op.kind)) {
+      if (op.waiting_ns == 0) continue;
+      span.start = seconds(op.waiting_ns);
+    }
+    rank.spans.push_back(span);
+  }
+  const auto earlier = [](const Span& a, const Span& b) { return a.start < b.start; };
+  std::ranges::stable_sort(rank.spans, earlier);
+  std::ranges::stable_sort(rank.messages, earlier);
+  return rank;
+}
+
+std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
+                                        const TimeWindow& window) {
+  const RankEnvironment& environment = job.environment();
+  const bool one_machine = all_true(job.world(), environment.local_rank == environment.rank);
+  const FlightRecorder& recorder = job.world().recorder();
+  Report mine{rank_timeline(recorder.history(), window, recorder.snapshot().groups),
+              window.begin_ns};
+  mine.timeline.name = name;
+  std::vector<Report> reports;
+  for (const std::string& text : gather_texts(job.world(), encode(mine)))
+    reports.push_back(decode(text));
+  if (reports.empty()) return std::nullopt;
+  if (one_machine) align(reports);
+  Timeline timeline{.unit = "s", .ranks = {}};
+  for (Report& report : reports) timeline.ranks.push_back(std::move(report.timeline));
+  return timeline;
+}
+
+}  // namespace lab

@@ -1,0 +1,61 @@
+// What happened in a training step, from the flight records of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/comm/diagnosis/flight_recorder.h"
+#include "common/model/llama_stage.h"
+#include "common/optim/optimizer.h"
+#include "common/pipeline/timeline.h"
+#include "common/run/launch/job.h"
+#include "common/run/training/validation.h"
+
+namespace lab {
+
+/// The stage's forwards and backwards are noted in the record from now on.
+void record_passes(LlamaStage& stage, FlightRecorder& recorder);
+
+/// The same loss, noted in the record at every call.
+std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
+    LossFunction loss, FlightRecorder& recorder);
+
+/// The same optimizer, its updates noted in the record.
+class RecordedOptimizer final : public Optimizer {
+ public:
+  /// Both must outlive this object.
+  RecordedOptimizer(Optimizer& optimizer, FlightRecorder& recorder);
+  void step(const Tensor& parameters, const Tensor& gradients, float learning_rate) override;
+  std::vector<State> state() const override { return optimizer_.state(); }
+
+ private:
+  Optimizer& optimizer_;
+  FlightRecorder& recorder_;
+};
+
+/// A stretch of time by this machine's CLOCK_MONOTONIC, in ns.
+struct TimeWindow {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+int64_t monotonic_now_ns();
+
+/// What one rank did in a window: of everything that began in it, when it began and ended, in
+/// seconds from the window's begin. Standing still is a span; a message that was posted and not
+/// waited for is only among the messages. A message without a microbatch has its tag for one.
+/// `groups`: those of the same record; a collective of another group has no members in the
+/// timeline.
+RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
+                           const std::vector<GroupRecord>& groups = {});
+
+/// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
+/// machine have one clock; the clocks of several machines need not agree: then all windows are
+/// taken to begin at the same moment, as they nearly do just behind a collective. `name`: how this
+/// rank is called in it.
+std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
+                                        const TimeWindow& window);
+
+}  // namespace lab

@@ -1,0 +1,23 @@
+// The sections of the report. Each returns nothing where there is nothing to show.
+#pragma once
+
+#include <string>
+
+#include "common/run/report/run_report.h"
+
+namespace lab {
+
+/// Loss curves.
+std::string learning_section(const RunReport& report);
+/// What the model wrote, at most 24 texts.
+std::string stories_section(const RunReport& report);
+/// Tokens per second and learning rate.
+std::string speed_section(const RunReport& report);
+/// One step: grid against theory, idle time, shares.
+std::string step_section(const RunReport& report);
+/// Bytes by link.
+std::string links_section(const RunReport& report);
+/// The configuration.
+std::string facts_section(const RunReport& report);
+
+}  // namespace lab

@@ -1,0 +1,93 @@
+// Samples and report of a training run.
+#include "common/run/report/run_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "common/format_count.h"
+#include "common/io/files.h"
+#include "common/run/checkpoint/checkpoint.h"
+#include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/checkpoint/run_folder.h"
+#include "common/run/options/pipeline_options.h"
+#include "common/run/report/run_report.h"
+#include "common/run/report/samples.h"
+#include "common/run/training/generate.h"
+#include "common/run/training/metrics.h"
+
+namespace lab {
+namespace {
+
+constexpr int64_t kSampleTokens = 60;
+
+std::string number(int64_t value) { return fmt::format("{}", value); }
+
+std::vector<FactGroup> fact_groups(const RunFacts& facts) {
+  const TrainOptions& options = facts.options;
+  const LlamaConfig& model = facts.model;
+  const MeshOptions& mesh = facts.mesh;
+  return {
+      {"Mesh",
+       {{"pipelines x stages", fmt::format("{} x {}", mesh.dp, mesh.pp)},
+        {"layers by stage", describe_stages(facts.stages)},
+        {"schedule", mesh.schedule},
+        {"microbatches", fmt::format("{} a wave, {} a step in all pipelines", mesh.microbatches,
+                                     options.ranks * options.accumulate)}}},
+      {"Model",
+       {{"weights", format_count(parameter_count(model))},
+        {"layers", number(model.layers)},
+        {"width", number(model.dim)},
+        {"heads", number(model.heads)},
+        {"context", number(model.context)},
+        {"vocabulary", format_count(model.vocab_size)}}},
+      {"Training",
+       {{"steps", number(options.steps)},
+        {"tokens a step", format_count(sequences_per_step(options) * model.context)},
+        {"peak learning rate", fmt::format("{}", options.learning_rate)},
+        {"clipping", options.clip > 0 ? fmt::format("{}", options.clip) : "none"},
+        {"seed", number(options.seed)},
+        {"corpus", options.data.filename().string()}}},
+  };
+}
+
+}  // namespace
+
+void tell_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
+                 const TrainOptions& options) {
+  if (options.story_tokens == 0) return;
+  const LlamaStage model = load_model(find_checkpoint(folder));
+  GenerateOptions story;
+  story.prompt = options.prompt;
+  story.max_tokens = std::min(options.story_tokens, kSampleTokens);
+  story.sampling.seed = static_cast<uint64_t>(options.seed);
+  append_sample(folder, {step, generate(model, tokenizer, story).text});
+}
+
+void write_run_report(const std::filesystem::path& folder, const StepTimeline& step,
+                      const RunFacts& facts) {
+  write_timeline(step, folder);
+  RunReport report;
+  report.title = std::filesystem::absolute(folder).filename().string();
+  report.subtitle = fmt::format("{} x {} ranks, {} microbatches each, {}", facts.mesh.dp,
+                                facts.mesh.pp, facts.mesh.microbatches, facts.mesh.schedule);
+  report.whose_labs = facts.whose_labs;
+  report.facts = fact_groups(facts);
+  report.metrics = read_metrics(folder / "metrics.jsonl");
+  report.timing = MeasuredStep{.step = report.metrics.empty() ? 0 : report.metrics.back().step,
+                               .measured = step.measured,
+                               .theory = step.theory,
+                               .ideal_idle = step.ideal_idle_share};
+  if (!report.metrics.empty()) report.samples = read_samples(folder, report.metrics.back().step);
+  if (step.short_of_cores)
+    report.notes.push_back(
+        fmt::format("{} ranks shared {} cores: a pass takes longer while others compute. Believe "
+                    "the order, not the speed.",
+                    step.measured.rank_count(), std::thread::hardware_concurrency()));
+  write_file(folder / "report.html", report_html(report));
+  fmt::print("report      {}/report.html\n", display_path(folder));
+}
+
+}  // namespace lab

@@ -1,0 +1,37 @@
+// What a training run of pipelines leaves for people to look at, besides metrics and checkpoints:
+// a text now and then, and a report at the end.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/data/tokenizer.h"
+#include "common/model/config.h"
+#include "common/run/options/mesh_options.h"
+#include "common/run/options/options.h"
+#include "common/run/report/timeline_report.h"
+
+namespace lab {
+
+/// Lets the newest checkpoint in `folder` tell the beginning of a story, and keeps it in
+/// samples.jsonl under `step`. Does nothing if the options ask for no story.
+void tell_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
+                 const TrainOptions& options);
+
+/// How a run was made.
+struct RunFacts {
+  const TrainOptions& options;
+  const LlamaConfig& model;
+  const MeshOptions& mesh;
+  const std::vector<StageSpan>& stages;
+  std::string whose_labs;  // see common/run/report/whose_labs.h
+};
+
+/// Writes timeline.svg, trace.json and report.html, with the metrics and samples that lie in
+/// `folder`, and says where.
+void write_run_report(const std::filesystem::path& folder, const StepTimeline& step,
+                      const RunFacts& facts);
+
+}  // namespace lab

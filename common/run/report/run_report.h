@@ -1,0 +1,54 @@
+// The report of a training run: one HTML page that needs nothing but itself.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/pipeline/step_timing.h"
+#include "common/pipeline/timeline.h"
+#include "common/run/report/samples.h"
+#include "common/run/training/metrics.h"
+
+namespace lab {
+
+struct Fact {
+  std::string name;   // "layers"
+  std::string value;  // "6"
+};
+
+/// A part of the configuration.
+struct FactGroup {
+  std::string title = {};  // "Model"
+  std::vector<Fact> facts = {};
+};
+
+/// The step whose timeline is shown.
+struct MeasuredStep {
+  int64_t step = 0;
+  Timeline measured = {};  // gather_timeline; ranks named "pipeline 0, stage 1" or the like
+  /// The same ranks in simulated time (theory_of); nothing where there is no pipeline.
+  std::optional<Timeline> theory = {};
+  std::optional<double> ideal_idle = {};  // ideal_bubble(stages, microbatches): 0 to 1
+};
+
+struct RunReport {
+  std::string title = {};     // "007-train": the run's name
+  std::string subtitle = {};  // "2 pipelines of 3 stages, 6 microbatches each"; may be empty
+  /// Whose code trained: kWhoseLabs (common/run/report/whose_labs.h), which is "solution",
+  /// "student" or "mine"; anything else, or nothing: the report does not say.
+  std::string whose_labs = {};
+  std::vector<FactGroup> facts = {};
+  std::vector<StepRecord> metrics = {};     // by step
+  std::optional<MeasuredStep> timing = {};  // sections about time and bytes need it
+  std::vector<SampleText> samples = {};     // by step
+  std::vector<std::string> notes = {};      // "6 ranks share 2 cores: believe the order, ..."
+};
+
+/// The page, UTF-8, also well-formed XML. Light and dark, narrow and wide, printable; no script, no
+/// reference to anything outside. Every text may hold anything. Sections without data are left out.
+/// Long curves are thinned out, of many samples a selection is shown: below 2 MB whatever the run.
+std::string report_html(const RunReport& report);
+
+}  // namespace lab

@@ -1,0 +1,85 @@
+// Where the time of one step went.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "common/pipeline/drawing/drawing.h"
+#include "common/run/report/html_text.h"
+#include "common/run/report/report_sections.h"
+#include "common/run/report/timeline_grid.h"
+
+namespace lab {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string segment(const char* classes, double share) {
+  if (share <= 0) return "";
+  return fmt::format("<i class=\"{}\" style=\"width:{:.2f}%\"></i>", classes, 100 * share);
+}
+
+std::string idle_row(const char* name, double share) {
+  return fmt::format(
+      "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"wide\"><div class=\"bar\">{}</div></td>"
+      "</tr>\n",
+      name, percent(share), segment("waiting", share));
+}
+
+/// All ranks together: measured, by this schedule, by the formula.
+std::string idle_table(const MeasuredStep& step) {
+  if (!step.theory && !step.ideal_idle) return "";
+  std::string rows = idle_row("measured", idle_share(step.measured));
+  if (step.theory) rows += idle_row("this schedule, in theory", idle_share(*step.theory));
+  if (step.ideal_idle) rows += idle_row("if all stages were equal", *step.ideal_idle);
+  return "<h3>Idle time of all ranks</h3>\n<div class=\"scroll\"><table class=\"bars "
+         "idles\"><tbody>\n" +
+         rows +
+         "</tbody></table></div>\n<p class=\"about\">Idle is what is not forward, backward, loss "
+         "or update. Theory is the same schedule with each pass as long as it was on average on "
+         "its rank, and messages that take no time; equal stages: (p−1)/(m+p−1) for p stages and "
+         "m microbatches.</p>\n";
+}
+
+std::string shares_table(const Timeline& timeline) {
+  std::string rows;
+  for (const RankShare& share : rank_shares(timeline))
+    rows += fmt::format(
+        "<tr><th scope=\"row\">{}</th><td class=\"wide\"><div class=\"bar\">{}{}{}</div></td>"
+        "<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        html_escaped(share.name), segment("compute", share.compute),
+        segment("communication", share.communication), segment("waiting", share.waiting),
+        percent(share.compute), percent(share.communication), percent(share.waiting),
+        percent(share.other));
+  const auto head = [](const char* classes, const char* name) {
+    return fmt::format("<th scope=\"col\"><i class=\"swatch {}\"></i>{}</th>", classes, name);
+  };
+  return "<h3>What each rank spent the step on</h3>\n<div class=\"scroll\"><table "
+         "class=\"bars shares\"><thead><tr><th class=\"blank\"></th><th class=\"blank\"></th>" +
+         head("compute", "compute") + head("communication", "communication") +
+         head("waiting", "waiting") + head("lane", "other") + "</tr></thead><tbody>\n" + rows +
+         "</tbody></table></div>\n<p class=\"about\">Compute: forwards, backwards, loss, update. A "
+         "rank that stands still for a message or a collective is waiting until the other side is "
+         "there, and communicating from then on, while data is on its way. Other: nothing was "
+         "recorded.</p>\n";
+}
+
+}  // namespace
+
+std::string step_section(const RunReport& report) {
+  if (!report.timing || report.timing->measured.rank_count() == 0) return "";
+  MeasuredStep step = *report.timing;
+  if (step.theory && step.theory->rank_count() != step.measured.rank_count()) step.theory.reset();
+  return fmt::format(
+      "<section><h2>One step, as measured</h2>\n<p class=\"about\">Step {}, {} from its begin to "
+      "the end of its last span.{}{}</p>\n{}{}{}</section>\n",
+      format_whole(static_cast<double>(step.step)),
+      format_time(makespan(step.measured), step.measured.unit),
+      step.theory ? " The tall row of each rank is what it did, the low one below it what theory "
+                    "expects, by the same clock from the first pass on."
+                  : "",
+      " The numbers are microbatches; details are under the pointer.", timeline_grid_html(step),
+      idle_table(step), shares_table(step.measured));
+}
+
+}  // namespace lab

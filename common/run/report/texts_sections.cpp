@@ -1,0 +1,66 @@
+// What the model wrote, and how it was configured.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "common/run/report/html_text.h"
+#include "common/run/report/report_sections.h"
+
+namespace lab {
+namespace {
+
+constexpr size_t kMaxStories = 24;
+constexpr size_t kMaxLetters = 4000;  // bytes of a story
+constexpr size_t kMaxFactLetters = 300;
+constexpr size_t kMaxFacts = 60;  // of a group
+constexpr size_t kMaxGroups = 12;
+
+std::string cut(const std::string& text, size_t most) {
+  if (text.size() <= most) return html_escaped(text);
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // a character
+  return html_escaped(text.substr(0, end)) + " …";
+}
+
+std::string story(const SampleText& sample) {
+  const std::string when =
+      sample.step == 0
+          ? "before the first step"
+          : fmt::format("after step {}", format_whole(static_cast<double>(sample.step)));
+  return fmt::format("<article class=\"story\"><h3>{}</h3><p>{}</p></article>\n", when,
+                     cut(sample.text, kMaxLetters));
+}
+
+}  // namespace
+
+std::string stories_section(const RunReport& report) {
+  const size_t count = report.samples.size();
+  if (count == 0) return "";
+  const size_t shown = std::min(count, kMaxStories);
+  std::string html =
+      "<section><h2>What it wrote on the way</h2>\n<p class=\"about\">The model continues a text, "
+      "as far as it had learned by then.";
+  if (shown < count) html += fmt::format(" {} of {} samples.", shown, count);
+  html += "</p>\n<div class=\"stories\">\n";
+  for (size_t i = 0; i < shown; ++i)  // the first, the last, and evenly between
+    html += story(report.samples[shown == 1 ? 0 : i * (count - 1) / (shown - 1)]);
+  return html + "</div></section>\n";
+}
+
+std::string facts_section(const RunReport& report) {
+  if (report.facts.empty()) return "";
+  std::string html = "<section><h2>Configuration</h2>\n<div class=\"facts\">\n";
+  for (size_t g = 0; g < std::min(report.facts.size(), kMaxGroups); ++g) {
+    const FactGroup& group = report.facts[g];
+    html += "<div>";
+    if (!group.title.empty()) html += "<h3>" + cut(group.title, kMaxFactLetters) + "</h3>";
+    html += "<dl>\n";
+    for (size_t i = 0; i < std::min(group.facts.size(), kMaxFacts); ++i)
+      html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", cut(group.facts[i].name, kMaxFactLetters),
+                          cut(group.facts[i].value, kMaxFactLetters));
+    html += "</dl></div>\n";
+  }
+  return html + "</div></section>\n";
+}
+
+}  // namespace lab

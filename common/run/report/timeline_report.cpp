@@ -1,0 +1,98 @@
+#include "common/run/report/timeline_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/comm/agreement.h"
+#include "common/comm/double_tensor.h"
+#include "common/io/files.h"
+#include "common/io/terminal.h"
+#include "common/pipeline/drawing/draw.h"
+#include "common/pipeline/simulate.h"
+#include "common/pipeline/step_timing.h"
+#include "common/run/checkpoint/run_folder.h"
+
+namespace lab {
+namespace {
+
+// Of the grid, so that 80 columns hold it behind the launcher's prefix.
+constexpr int kWidth = 75;
+
+/// Of all ranks, on every rank.
+std::vector<double> gather_activation_bytes(const LlamaStage& stage, ProcessGroup& world) {
+  const Tensor all = Tensor::empty({world.size(), 2});
+  world.all_gather(all, as_tensor(static_cast<double>(stage.peak_activation_bytes())));
+  std::vector<double> bytes;
+  for (int rank = 0; rank < world.size(); ++rank) bytes.push_back(as_double(all.data() + 2 * rank));
+  return bytes;
+}
+
+/// All ranks of the job run on this machine, and there are more of them than cores.
+bool cores_are_short(Job& job) {
+  const RankEnvironment& environment = job.environment();
+  const bool here = all_true(job.world(), environment.local_rank == environment.rank);
+  return here && std::thread::hardware_concurrency() < static_cast<unsigned>(job.world().size());
+}
+
+}  // namespace
+
+std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
+                                          const TimeWindow& window, const Schedule& schedule) {
+  ProcessGroup& world = job.world();
+  const int stages = schedule.stage_count();
+  const std::string name =
+      world.size() == stages
+          ? fmt::format("stage {}", world.rank())
+          : fmt::format("p{} stage {}", world.rank() / stages, world.rank() % stages);
+  StepTimeline step;
+  step.activation_bytes = gather_activation_bytes(stage, world);
+  step.short_of_cores = cores_are_short(job);
+  std::optional<Timeline> measured = gather_timeline(job, name, window);
+  if (!measured) return std::nullopt;
+  step.theory = theory_of(*measured, schedule);
+  step.measured = *std::move(measured);
+  step.ideal_idle_share = ideal_bubble(stages, schedule.microbatches);
+  return step;
+}
+
+void write_timeline(const StepTimeline& step, const std::filesystem::path& folder) {
+  write_file(folder / "timeline.svg", draw_svg(step.measured, "One training step, as measured"));
+  write_file(folder / "trace.json", chrome_trace(step.measured));
+}
+
+void print_timeline(const StepTimeline& step, const std::filesystem::path& folder) {
+  fmt::print("\nThe last step, as measured:\n{}",
+             draw_grid(step.measured, {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
+  fmt::print(
+      "idle        {:.0f} % measured; {:.0f} % by the schedule, with passes as long as these; "
+      "{:.0f} % if all stages were equal\n",
+      100 * idle_share(step.measured), 100 * idle_share(step.theory), 100 * step.ideal_idle_share);
+  std::vector<std::string> megabytes;
+  for (const double bytes : step.activation_bytes)
+    megabytes.push_back(fmt::format("{:.1f} MB", 1e-6 * bytes));
+  fmt::print("activations {} at most, by rank\n", fmt::join(megabytes, ", "));
+  if (step.short_of_cores)
+    fmt::print(
+        "note: {} ranks share {} cores: a pass takes longer while others compute. Believe the "
+        "order, not the speed\n",
+        step.measured.rank_count(), std::thread::hardware_concurrency());
+  fmt::print(
+      "timeline    {0}/timeline.svg\ntrace       {0}/trace.json (ui.perfetto.dev opens it)\n",
+      display_path(folder));
+}
+
+void show_timeline(Job& job, const LlamaStage& stage, const TimeWindow& window,
+                   const Schedule& schedule, const std::filesystem::path& folder) {
+  const std::optional<StepTimeline> step = measured_step(job, stage, window, schedule);
+  if (!step) return;
+  write_timeline(*step, folder);
+  print_timeline(*step, folder);
+}
+
+}  // namespace lab

@@ -1,0 +1,42 @@
+// The measured timeline of a training step, as a program shows it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "common/model/llama_stage.h"
+#include "common/pipeline/schedule.h"
+#include "common/pipeline/timeline.h"
+#include "common/run/launch/job.h"
+#include "common/run/report/recorded_timeline.h"
+
+namespace lab {
+
+/// One step of all ranks: pipeline by pipeline, stage by stage.
+struct StepTimeline {
+  Timeline measured;
+  /// The schedule in simulated time, every pass as long as it was on average on its rank.
+  Timeline theory;
+  double ideal_idle_share = 0.0;           // of equal stages: (p-1)/(m+p-1)
+  std::vector<double> activation_bytes{};  // the most on each rank
+  bool short_of_cores = false;             // all ranks share one machine's cores, which are fewer
+};
+
+/// The step in `window`, on rank 0; nothing on the others. All ranks of the job call it. The world
+/// consists of one or several pipelines with `schedule.stage_count()` ranks each, in their order.
+std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
+                                          const TimeWindow& window, const Schedule& schedule);
+
+/// Writes `folder`/timeline.svg and `folder`/trace.json (for ui.perfetto.dev).
+void write_timeline(const StepTimeline& step, const std::filesystem::path& folder);
+
+/// Prints the grid (in colour on a terminal), measured and theoretical idle time and the memory for
+/// activations. `folder`: where write_timeline has put its files.
+void print_timeline(const StepTimeline& step, const std::filesystem::path& folder);
+
+/// All three, on all ranks of a job whose world is one pipeline.
+void show_timeline(Job& job, const LlamaStage& stage, const TimeWindow& window,
+                   const Schedule& schedule, const std::filesystem::path& folder);
+
+}  // namespace lab

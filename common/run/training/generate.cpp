@@ -1,0 +1,75 @@
+// Telling a story: the model continues a prompt token by token.
+#include "common/run/training/generate.h"
+
+#include <cstdio>
+#include <span>
+#include <vector>
+
+#include "common/error.h"
+
+namespace lab {
+
+Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
+                   const GenerateOptions& options,
+                   const std::function<void(std::string_view)>& on_text) {
+  const LlamaConfig& config = model.config();
+  require(tokenizer.vocab_size() == config.vocab_size,
+          "the model knows {} tokens, but the tokenizer {} has {}", config.vocab_size,
+          tokenizer.path().string(), tokenizer.vocab_size());
+  require(options.max_tokens >= 0, "max-tokens {} is negative", options.max_tokens);
+
+  std::vector<int32_t> prompt = tokenizer.encode(options.prompt);
+  prompt.insert(prompt.begin(), tokenizer.bos());
+  require(static_cast<int64_t>(prompt.size()) <= config.context,
+          "the prompt has {} tokens, but the model's context holds {}", prompt.size(),
+          config.context);
+
+  Generated result;
+  Tokenizer::Stream stream(tokenizer);
+  const auto emit = [&](int32_t token) {
+    const std::string piece = stream.push(token);
+    result.text += piece;
+    if (on_text && !piece.empty()) on_text(piece);
+  };
+  for (const int32_t token : prompt) emit(token);
+
+  TokenSampler sampler(options.sampling);
+  const auto cache = model.new_cache();
+  std::vector<int32_t> fresh = prompt;  // tokens that the cache has not seen
+  int64_t seen = 0;
+  while (result.tokens < options.max_tokens) {
+    seen += static_cast<int64_t>(fresh.size());
+    if (seen > config.context) {
+      result.reason = StopReason::kContextFull;
+      break;
+    }
+    const Tensor logits = model.decode(fresh, *cache).to(Device::kCpu);
+    const int32_t token = sampler.pick(logits.values());
+    if (token == tokenizer.eos()) {
+      result.reason = StopReason::kEndOfStory;
+      break;
+    }
+    emit(token);
+    ++result.tokens;
+    fresh = {token};
+  }
+  return result;
+}
+
+void print_text(std::string_view text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
+  if (options.story_tokens == 0) return;
+  GenerateOptions story;
+  story.prompt = options.prompt;
+  story.max_tokens = options.story_tokens;
+  story.sampling.seed = static_cast<uint64_t>(options.seed);
+  fmt::print("\nA story:\n\n");
+  generate(model, tokenizer, story, print_text);
+  fmt::print("\n");
+}
+
+}  // namespace lab

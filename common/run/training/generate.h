@@ -1,0 +1,45 @@
+// Telling a story: the model continues a prompt token by token.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "common/data/tokenizer.h"
+#include "common/model/llama_stage.h"
+#include "common/run/options/options.h"
+#include "common/run/training/sampling.h"
+
+namespace lab {
+
+struct GenerateOptions {
+  std::string prompt = "Once upon a time";  // may be empty: the model begins by itself
+  int64_t max_tokens = 256;                 // new tokens at most
+  SamplingOptions sampling;
+};
+
+/// Why a story ended.
+enum class StopReason { kEndOfStory, kMaxTokens, kContextFull };
+
+struct Generated {
+  std::string text;    // prompt and continuation
+  int64_t tokens = 0;  // new ones
+  StopReason reason = StopReason::kMaxTokens;
+};
+
+/// Continues the prompt until the model ends the story (EOS), `max_tokens` are reached or the
+/// context is full. `on_text` receives the text piece by piece as it is produced, the prompt first;
+/// pieces end between UTF-8 characters. Throws Error if the vocabularies of model and tokenizer
+/// differ or the prompt does not fit into the context.
+Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
+                   const GenerateOptions& options,
+                   const std::function<void(std::string_view)>& on_text = {});
+
+/// For `on_text`: prints to stdout at once.
+void print_text(std::string_view text);
+
+/// Prints the story at the end of a training run, if the options ask for one.
+void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options);
+
+}  // namespace lab

@@ -1,0 +1,19 @@
+// The loss curve of a run as a picture.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/run/training/metrics.h"
+
+namespace lab {
+
+/// Round numbers (1, 2 or 5 times a power of ten apart) within [low, high], about `count` of them.
+std::vector<double> round_ticks(double low, double high, int count);
+
+/// A self-contained SVG: the training loss of every step and its running mean, and the validation
+/// losses. Long runs are thinned out, so that the file stays small. `title` may be any text.
+std::string loss_plot_svg(std::span<const StepRecord> records, const std::string& title);
+
+}  // namespace lab

@@ -1,0 +1,69 @@
+// metrics.jsonl: one JSON object a line for every training step.
+#include "common/run/training/metrics.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+#include "common/io/files.h"
+
+namespace lab {
+
+std::string to_json_line(const StepRecord& record) {
+  nlohmann::ordered_json json = {{"step", record.step}, {"loss", record.loss}};
+  if (record.val_loss) json["val_loss"] = *record.val_loss;
+  json["tokens_per_second"] = record.tokens_per_second;
+  json["learning_rate"] = record.learning_rate;
+  json["seconds"] = record.seconds;
+  return json.dump();
+}
+
+std::optional<StepRecord> parse_json_line(const std::string& line) {
+  try {
+    const auto json = nlohmann::json::parse(line);
+    StepRecord record;
+    json.at("step").get_to(record.step);
+    json.at("loss").get_to(record.loss);
+    if (json.contains("val_loss")) record.val_loss = json["val_loss"].get<double>();
+    json.at("tokens_per_second").get_to(record.tokens_per_second);
+    json.at("learning_rate").get_to(record.learning_rate);
+    json.at("seconds").get_to(record.seconds);
+    return record;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<StepRecord> read_metrics(const std::filesystem::path& path) {
+  std::vector<StepRecord> records;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return records;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);)
+    if (const auto record = parse_json_line(line)) records.push_back(*record);
+  return records;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) : path_(path) {
+  history_ = read_metrics(path);
+  std::erase_if(history_, [&](const StepRecord& record) { return record.step > last_step; });
+  std::string kept;
+  for (const StepRecord& record : history_) kept += to_json_line(record) + '\n';
+  write_file(path, kept);
+  file_ = std::fopen(path.c_str(), "a");
+  require(file_ != nullptr, "cannot write {}: {}", path.string(), std::strerror(errno));
+}
+
+MetricsFile::~MetricsFile() { std::fclose(file_); }
+
+void MetricsFile::append(const StepRecord& record) {
+  const std::string line = to_json_line(record) + '\n';
+  const bool written =
+      std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
+  require(written, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  history_.push_back(record);
+}
+
+}  // namespace lab

@@ -1,0 +1,48 @@
+// ProgressLine: how a running training looks in the terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "common/format_count.h"
+#include "common/run/training/metrics.h"
+
+namespace lab {
+
+/// "0:07", "1:42", "3:05:00".
+std::string format_duration(double seconds);
+
+/// "step 120/800  loss 3.412  4,812 tokens/s  ETA 1:42".
+std::string format_progress(const StepRecord& record, int64_t total_steps, double seconds_left);
+
+/// On a terminal one line that changes in place; elsewhere (a file, a pipe) a line every 5 seconds
+/// or 10 % of the steps.
+class ProgressLine {
+ public:
+  /// `first_step`: that this process begins with, for the ETA.
+  ProgressLine(int64_t first_step, int64_t total_steps, std::FILE* out = stdout);
+  /// Ends the changing line, if there is one.
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void update(const StepRecord& record);
+  /// A line that stays.
+  void note(const std::string& text);
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int64_t first_step_;
+  int64_t total_steps_;
+  std::FILE* out_;
+  bool terminal_;
+  bool line_open_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_shown_ = start_;
+};
+
+}  // namespace lab

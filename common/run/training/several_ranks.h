@@ -1,0 +1,47 @@
+// What the training programs of several ranks do before their loop.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "common/data/batch.h"
+#include "common/data/token_dataset.h"
+#include "common/data/tokenizer.h"
+#include "common/run/launch/job.h"
+#include "common/run/options/options.h"
+
+namespace lab {
+
+/// Throws Error on every rank unless all were started with the same options, as far as these decide
+/// what is computed: ranks that disagree would wait for different things, or learn different ones.
+void agree_on_options(Job& job, const TrainOptions& options);
+
+/// choose_device for this rank. Throws Error on every rank unless all compute on the same kind of
+/// device: one that is slower by far would only keep the others waiting.
+///
+/// On GPUs, options.comm says how tensors travel: "gloo" through host memory, ranks may share a
+/// GPU; "nccl" straight from GPU to GPU, each rank has one of its own; "auto": NCCL if that is
+/// possible.
+Device agree_on_device(Job& job, const TrainOptions& options);
+
+/// All ranks call it. `work` runs on the first rank of each machine, with all cores that the ranks
+/// may use together; the others sleep until every machine is done. `work` calls its argument again
+/// and again while it goes on, and may then take as long as it likes: only if nothing is heard of
+/// any for `patience` (0: the job's deadline of every wait), waiting ranks throw Error. `what` the
+/// work is, for messages; `threads`: as options.threads.
+void work_on_first_ranks(Job& job, const std::string& what, int threads,
+                         const std::function<void(const std::function<void()>& going_on)>& work,
+                         std::chrono::milliseconds patience = {});
+
+/// The dataset of the options. The first rank of each machine tokenizes it, if need be, on all
+/// cores, however long that takes; the others find the cache. Throws Error on every rank unless all
+/// read the same corpus.
+TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options);
+
+/// How many targets the microbatches of a rank have together.
+int64_t target_count(std::span<const TokenBatch> microbatches);
+
+}  // namespace lab

@@ -1,0 +1,223 @@
+// Beats out, verdicts in.
+#include "common/run/watch/watchdog.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "common/error.h"
+#include "common/run/rendezvous/job_keys.h"
+#include "common/run/rendezvous/process_state.h"
+#include "common/run/watch/beat_judge.h"
+
+namespace lab {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kJudgeEvery{100};
+constexpr milliseconds kFarewell{2000};  // for the others to read the verdict
+constexpr milliseconds kAnswer{4000};
+constexpr milliseconds kOwnWords{300};  // for the main thread to notice a loss by itself
+
+[[noreturn]] void end_process() {
+  alarm(1);  // should somebody not read what this process has printed
+  if (ftrylockfile(stdout) == 0) std::fflush(stdout);
+  _exit(kDiagnosedExit);
+}
+
+}  // namespace
+
+struct Watchdog::Impl {
+  Store& store;
+  const FlightRecorder& recorder;
+  int rank;
+  std::vector<RankIdentity> ranks;
+  std::optional<BeatJudge> judge;
+  uint64_t beats = 0;
+  Clock::time_point next_beat = Clock::now();
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopping = false;
+  bool failing = false;  // an exception ends this rank
+  bool ending = false;   // the watchdog ends this process
+  bool judged = false;
+  std::thread thread;
+
+  Impl(Store& the_store, const FlightRecorder& own, int own_rank, std::vector<RankIdentity> all)
+      : store(the_store), recorder(own), rank(own_rank), ranks(std::move(all)) {
+    if (rank == 0) judge.emplace(store, recorder, rank, ranks);
+    thread = std::thread([this] { run(); });
+  }
+
+  /// False once the watchdog is no longer wanted.
+  bool pause(milliseconds time) {
+    std::unique_lock lock(mutex);
+    return !changed.wait_for(lock, time, [this] { return stopping; });
+  }
+
+  void run() {
+    const milliseconds tick = judge ? kJudgeEvery : BeatJudge::kBeat;
+    try {
+      do attempt_step();
+      while (!judged_already() && pause(tick));
+      publish();
+    } catch (const std::exception& error) {
+      if (!judged_already()) store_is_lost(error.what());
+    }
+  }
+
+  /// A debugger that holds rank 0 holds its store as well. Between two of its steps there is time
+  /// for a beat.
+  void attempt_step() {
+    const bool traced = is_first_rank_traced();
+    try {
+      step();
+    } catch (const Error&) {
+      if (!traced && !is_first_rank_traced()) throw;
+    }
+  }
+
+  bool is_first_rank_near() const {
+    return rank != 0 && ranks[0].space == ranks[static_cast<size_t>(rank)].space;
+  }
+
+  bool is_first_rank_traced() const {
+    return is_first_rank_near() && process_state(ranks[0].pid) == ProcessState::kTraced;
+  }
+
+  bool judged_already() {
+    const std::lock_guard lock(mutex);
+    return judged;
+  }
+
+  void step() {
+    if (Clock::now() >= next_beat) {
+      next_beat = Clock::now() + BeatJudge::kBeat;
+      check_first_rank();
+      check_store();
+      publish();
+    }
+    if (judge) {
+      if (const auto diagnosis = judge->look()) pronounce(*diagnosis);
+    } else if (const auto verdict = store.try_get(job_keys::kVerdict)) {
+      obey(*verdict);
+    }
+  }
+
+  void publish() { store.set(job_keys::beat(rank), encode_beat(++beats, recorder.snapshot())); }
+
+  /// On another host, all that shows of a pulled cable is that no answer comes.
+  void check_store() {
+    try {
+      store.get(job_keys::kWorldSize, kAnswer);  // which is set
+    } catch (const StoreTimeout&) {
+      fail("its store has not answered for {} s: are its machine and the network well?",
+           std::chrono::duration_cast<std::chrono::seconds>(kAnswer).count());
+    }
+  }
+
+  /// A store in a folder stays when rank 0 ends; one whose server is stopped does not answer.
+  void check_first_rank() {
+    if (!is_first_rank_near()) return;
+    const ProcessState state = process_state(ranks[0].pid);
+    require(state != ProcessState::kGone, "its process {} has ended", ranks[0].pid);
+    if (state == ProcessState::kStopped && pause(Judge::kBetweenLooks))
+      require(process_state(ranks[0].pid) != ProcessState::kStopped, "its process {} is stopped",
+              ranks[0].pid);
+  }
+
+  void pronounce(const Diagnosis& diagnosis) {
+    const bool is_own_error = diagnosis.details.empty();  // it has been printed by its rank
+    store.set(job_keys::kVerdict,
+              fmt::format("{} {}", is_own_error ? diagnosis.ranks[0] : -1, diagnosis.headline));
+    decide(is_own_error && diagnosis.ranks[0] == rank);
+    const int listeners = judge->listeners();
+    if (!is_own_error || diagnosis.ranks[0] != rank)
+      fmt::print(stderr, "error: {}\n", trimmed(diagnosis.text()));
+    const auto deadline = Clock::now() + kFarewell;
+    while (store.add(job_keys::kVerdictSeen, 0) < listeners && Clock::now() < deadline)
+      std::this_thread::sleep_for(milliseconds(10));
+    finish();
+  }
+
+  void obey(const std::string& verdict) {
+    const size_t space = verdict.find(' ');
+    const bool is_mine = verdict.substr(0, space) == std::to_string(rank);
+    decide(is_mine);
+    if (!is_mine) fmt::print(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
+    try {
+      store.add(job_keys::kVerdictSeen, 1);
+    } catch (const std::exception&) {  // rank 0 ends as soon as it has counted the last of us
+    }
+    finish();
+  }
+
+  /// The watchdog ends this process, unless the job ends because of an exception of this very rank.
+  /// Any other exception of the main thread is but a consequence: others are leaving.
+  void decide(bool mine) {
+    const std::lock_guard lock(mutex);
+    ending = !(failing && mine);
+  }
+
+  static std::string trimmed(std::string text) {
+    while (text.ends_with('\n')) text.pop_back();
+    return text;
+  }
+
+  /// Ends the process, unless its main thread is about to.
+  void finish() {
+    {
+      const std::lock_guard lock(mutex);
+      judged = true;
+      if (ending) end_process();
+    }
+    changed.notify_all();
+  }
+
+  void store_is_lost(const std::string& reason) {
+    std::unique_lock lock(mutex);
+    if (changed.wait_for(lock, kOwnWords, [this] { return stopping || failing; })) {
+      if (!stopping) fmt::print(stderr, "rank {} ends: rank 0 is gone ({})\n", rank, reason);
+      judged = true;
+      changed.notify_all();
+      return;
+    }
+    ending = true;
+    const RankSnapshot now = recorder.snapshot();
+    const OpRecord* operation = now.waiting();
+    fmt::print(
+        stderr, "error: rank 0 is gone ({}), while rank {} {}\n", reason, rank,
+        operation == nullptr ? "was between operations" : "waited in " + describe(*operation, now));
+    end_process();
+  }
+};
+
+Watchdog::Watchdog(Store& store, const FlightRecorder& recorder, const RankEnvironment& environment,
+                   std::vector<RankIdentity> ranks)
+    : impl_(std::make_unique<Impl>(store, recorder, environment.rank, std::move(ranks))) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+bool Watchdog::last_words(milliseconds patience) {
+  std::unique_lock lock(impl_->mutex);
+  if (impl_->ending) impl_->changed.wait(lock, [] { return false; });
+  impl_->failing = true;
+  impl_->changed.notify_all();
+  return impl_->changed.wait_for(lock, patience, [this] { return impl_->judged; });
+}
+
+}  // namespace lab

@@ -1,0 +1,214 @@
+// Estimate: memory, time and losses of one way to train a model on a cluster.
+#include "common/tools/plan/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "common/error.h"
+#include "common/tools/plan/model_cost.h"
+
+namespace lab {
+namespace {
+
+void check(const Training& training, const Cluster& cluster, const Layout& layout) {
+  training.validate();
+  cluster.validate();
+  const auto [dp, pp, m] = layout;
+  require(dp >= 1 && pp >= 1 && m >= 1, "dp {} x pp {}, m {}: all must be at least 1", dp, pp, m);
+  require(int64_t{dp} * pp <= cluster.devices, "dp {} x pp {} needs {} devices; there are {}", dp,
+          pp, int64_t{dp} * pp, cluster.devices);
+  require(pp <= training.model.layers, "{} stages of a model of {} layers", pp,
+          training.model.layers);
+  require(pp == 1 || !training.model.tied_head,
+          "the model's head is tied to its embedding: it cannot be cut into {} stages", pp);
+  require(training.batch % (int64_t{dp} * m) == 0,
+          "{} sequences a step cannot be shared out among {} pipelines with {} microbatches each",
+          training.batch, dp, m);
+}
+
+/// How a rank computes when ranks share cores, or not.
+struct Share {
+  double flops = 0;  // of a rank that is not disturbed
+  double slots = 0;  // ranks of one pipeline that can compute at full rate at once; 0: all
+
+  Share(const Cluster& cluster, const Layout& layout) : flops(cluster.device.flops) {
+    if (cluster.cores == 0) return;
+    const int threads = std::max(1, cluster.cores / layout.ranks());
+    flops *= threads;
+    slots = static_cast<double>(cluster.cores) / threads / layout.dp;
+  }
+
+  /// Ranks that a pipeline of `stages` keeps busy at best.
+  double busy(int stages) const { return slots > 0 ? std::min<double>(slots, stages) : stages; }
+};
+
+class Estimator {
+ public:
+  Estimator(const Training& training, const Cluster& cluster, const Layout& layout)
+      : training_(training),
+        cluster_(cluster),
+        layout_(layout),
+        spans_(balanced_spans(training.model, layout.pp, training.length)),
+        share_(cluster, layout),
+        microbatch_(training.batch / (int64_t{layout.dp} * layout.m)) {}
+
+  Estimate run() const {
+    Estimate result{.layout = layout_, .microbatch = microbatch_, .layers = {}, .memory = {}};
+    for (const StageSpan& span : spans_)
+      result.layers.push_back(span.last_layer - span.first_layer);
+    add_memory(result);
+    add_time(result);
+    return result;
+  }
+
+ private:
+  double tokens() const { return static_cast<double>(microbatch_ * training_.length); }
+
+  void add_memory(Estimate& result) const {
+    for (int s = 0; s < layout_.pp; ++s)
+      result.memory.push_back(stage_memory(training_, layout_, spans_, s));
+    const auto fullest = std::ranges::max_element(result.memory);
+    result.fullest_stage = static_cast<int>(fullest - result.memory.begin());
+    const double needed =
+        cluster_.cores > 0
+            ? layout_.dp * std::accumulate(result.memory.begin(), result.memory.end(), 0.0)
+            : *fullest;
+    result.missing = std::max(0.0, needed - cluster_.device.memory);
+  }
+
+  void add_time(Estimate& result) const {
+    const std::vector<StageCosts> silent = costs(/*messages=*/false);
+    double work = 0;  // seconds of a pipeline's ranks
+    for (const StageCosts& cost : silent) work += layout_.m * (cost.forward + cost.backward);
+    const std::vector<double> ends =
+        stage_ends(training_.order, layout_.m, costs(/*messages=*/true), share_.slots);
+    double reduced = 0;
+    for (int s = 0; s < layout_.pp; ++s)
+      reduced = std::max(reduced, ends[static_cast<size_t>(s)] + all_reduce(s));
+    // With shared cores a delay may happen to help others: it is no loss then.
+    const double passes = std::min(
+        reduced, std::ranges::max(stage_ends(training_.order, layout_.m, silent, share_.slots)));
+    const double update = update_time();
+    const double ideal = work / share_.busy(layout_.pp);
+
+    result.step = reduced + update;
+    result.tokens_per_s = static_cast<double>(training_.batch * training_.length) / result.step;
+    result.compute = ideal / result.step;
+    result.bubble = std::max(0.0, passes - ideal) / result.step;
+    result.communication = (reduced - passes) / result.step;
+    result.update = update / result.step;
+  }
+
+  std::vector<StageCosts> costs(bool messages) const {
+    const double bytes =
+        tokens() * static_cast<double>(training_.model.dim) * training_.precision.value;
+    std::vector<StageCosts> result;
+    for (int s = 0; s < layout_.pp; ++s) {
+      const StageFlops flops = stage_flops(training_.model, spans_[static_cast<size_t>(s)],
+                                           training_.length, training_.recompute);
+      result.push_back({.forward = flops.forward * tokens() / share_.flops,
+                        .backward = flops.backward * tokens() / share_.flops,
+                        .message = messages ? message(s, bytes) : 0});
+    }
+    return result;
+  }
+
+  /// To the stage before or behind, whichever takes longer, in the slowest pipeline.
+  double message(int stage, double bytes) const {
+    double longest = 0;
+    for (int d = 0; d < layout_.dp; ++d) {
+      const int rank = d * layout_.pp + stage;
+      for (const int neighbour : {stage - 1, stage + 1})
+        if (neighbour >= 0 && neighbour < layout_.pp)
+          longest = std::max(
+              longest, transfer_seconds(cluster_.link(rank, rank - stage + neighbour), bytes));
+    }
+    return longest;
+  }
+
+  double all_reduce(int stage) const {
+    const double bytes = parameters(stage) * training_.precision.gradient;
+    const int last = (layout_.dp - 1) * layout_.pp + stage;
+    return layout_.dp == 1 ? 0 : all_reduce_seconds(cluster_.link(stage, last), bytes, layout_.dp);
+  }
+
+  double update_time() const {
+    double longest = 0;
+    double sum = 0;
+    for (int s = 0; s < layout_.pp; ++s) {
+      const double bytes = parameters(s) * training_.precision.update;
+      longest = std::max(longest, bytes);
+      sum += layout_.dp * bytes;
+    }
+    return (cluster_.cores > 0 ? sum : longest) / cluster_.device.memory_bandwidth;
+  }
+
+  double parameters(int stage) const {
+    return static_cast<double>(
+        stage_parameters(training_.model, spans_[static_cast<size_t>(stage)]));
+  }
+
+  const Training& training_;
+  const Cluster& cluster_;
+  Layout layout_;
+  std::vector<StageSpan> spans_;
+  Share share_;
+  int64_t microbatch_;
+};
+
+}  // namespace
+
+NumberFormat float32_precision() { return {}; }
+
+NumberFormat mixed_precision() {
+  return {.name = "mixed", .value = 2, .gradient = 4, .parameter = 18, .update = 38};
+}
+
+void Training::validate() const {
+  model.validate();
+  require(length >= 1 && length <= model.context,
+          "sequences of {} tokens; the model's context is {}", length, model.context);
+  require(batch >= 1 && batch <= 1 << 20, "{} sequences a step: give a number between 1 and {}",
+          batch, 1 << 20);
+  for (const double bytes :
+       {precision.value, precision.gradient, precision.parameter, precision.update})
+    require(std::isfinite(bytes) && bytes > 0, "{} bytes of a number: give more than 0", bytes);
+}
+
+double stage_memory(const Training& training, const Layout& layout,
+                    const std::vector<StageSpan>& spans, int stage) {
+  const StageSpan& span = spans[static_cast<size_t>(stage)];
+  const int64_t microbatch = training.batch / (int64_t{layout.dp} * layout.m);
+  const auto tokens = static_cast<double>(microbatch * training.length);
+  const int in_flight = most_in_flight(training.order, stage, layout.pp, layout.m);
+  const auto values =
+      static_cast<double>(in_flight * kept_per_token(training.model, span, training.recompute) +
+                          scratch_per_token(training.model, training.recompute));
+  return static_cast<double>(stage_parameters(training.model, span)) *
+             training.precision.parameter +
+         tokens * training.precision.value * values;
+}
+
+Estimate estimate(const Training& training, const Cluster& cluster, const Layout& layout) {
+  check(training, cluster, layout);
+  return Estimator(training, cluster, layout).run();
+}
+
+double calibrated_flops(const Training& training, const Cluster& cluster, double tokens_per_s) {
+  require(std::isfinite(tokens_per_s) && tokens_per_s > 0,
+          "{} tokens/s measured: give a number above 0", tokens_per_s);
+  const StageSpan whole = StageSpan::whole(training.model);
+  const StageFlops flops = stage_flops(training.model, whole, training.length, training.recompute);
+  const auto tokens = static_cast<double>(training.batch * training.length);
+  const double update = static_cast<double>(stage_parameters(training.model, whole)) *
+                        training.precision.update / cluster.device.memory_bandwidth;
+  const double seconds = tokens / tokens_per_s - update;
+  require(
+      seconds > 0,
+      "{} tokens/s cannot be: the update alone would take longer by the device's memory bandwidth",
+      tokens_per_s);
+  return tokens * (flops.forward + flops.backward) / seconds / std::max(1, cluster.cores);
+}
+
+}  // namespace lab

@@ -1,0 +1,101 @@
+// Estimate: memory, time and losses of one way to train a model on a cluster. The cost model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/model/config.h"
+#include "common/tools/plan/cluster.h"
+#include "common/tools/plan/pipeline_time.h"
+
+namespace lab {
+
+/// Bytes of numbers. Parameters: weight + gradient + Adam's two moments, and whatever copies.
+struct NumberFormat {
+  std::string name = "float32";
+  double value = 4;       // an activation, also as a message
+  double gradient = 4;    // of a parameter, also in an all-reduce
+  double parameter = 16;  // all that is kept per parameter
+  double update = 36;     // read and written per parameter in an update, with norm and zeroing
+};
+
+/// float32: 4 + 4 + 8 bytes a parameter; an update reads four numbers and writes three, the norm
+/// and the zeroing take a pass each. Mixed: bfloat16 values, gradients added up in float32, a
+/// float32 copy of the weights: 2 + 4 + 4 + 8 = 18 bytes (Narayanan et al. (2021); with bfloat16
+/// gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1). It is not --precision bfloat16 of
+/// this workbook, which keeps what layers add to, and messages, in float32.
+NumberFormat float32_precision();
+NumberFormat mixed_precision();
+
+/// What is to be trained. A step has `batch` sequences of `length` tokens, however they are shared
+/// out.
+struct Training {
+  LlamaConfig model;
+  int64_t length = 256;  // tokens of a sequence
+  int64_t batch = 12;    // sequences of a step, all ranks together
+  NumberFormat precision;
+  PassOrder order = PassOrder::kOneFOneB;
+  bool recompute = false;  // layers' activations
+
+  /// Throws Error: an impossible model, a length or batch out of range.
+  void validate() const;
+};
+
+/// dp pipelines of pp stages, m microbatches a step in each, of batch / (dp m) sequences. Rank
+/// d * pp + s is stage s of pipeline d.
+struct Layout {
+  int dp = 1;
+  int pp = 1;
+  int m = 1;
+
+  int ranks() const { return dp * pp; }
+  bool operator==(const Layout&) const = default;
+};
+
+struct Estimate {
+  Layout layout;
+  int64_t microbatch = 1;       // sequences
+  std::vector<int64_t> layers;  // of each stage
+  std::vector<double> memory;   // bytes of a rank of each stage
+  int fullest_stage = 0;
+  double missing = 0;  // bytes that a rank of the fullest stage lacks (shared cores: the machine)
+
+  double step = 0;  // seconds
+  double tokens_per_s = 0;
+  // Shares of the step; together 1.
+  double compute = 0;        // as if all ranks had equally much to do and were never idle
+  double bubble = 0;         // idle in the pipeline, for want of work or since stages are unequal
+  double communication = 0;  // what messages and all-reduce add to the time of a step
+  double update = 0;
+
+  bool fits() const { return missing <= 0; }
+  double largest_memory() const { return memory[static_cast<size_t>(fullest_stage)]; }
+};
+
+/// Bytes that a rank of stage s holds:
+///   parameters * precision.parameter
+///   + tokens of a microbatch * value bytes * (kept_per_token * most_in_flight + scratch_per_token)
+/// Not counted: messages under way, what libraries and allocator take for themselves.
+double stage_memory(const Training& training, const Layout& layout,
+                    const std::vector<StageSpan>& spans, int stage);
+
+/// A step takes  max over stages of (end of its passes + its all-reduce)  + the longest update:
+///   - passes: stage_ends, with stage_flops * tokens / rate; a message has C numbers a token and
+///     takes the slower of a stage's links, in the pipeline whose links are slowest;
+///   - all-reduce of a stage's gradients among the dp ranks that hold it, when that stage is done
+///     (hidden behind the passes of other stages where those take longer);
+///   - update: bytes read and written / memory bandwidth. It begins on all ranks at once: clipping
+///     needs the norm of all gradients.
+/// Left out: messages of a few bytes (norm, loss), reading data, checkpoints, and that small
+/// matrices are multiplied less efficiently than large ones.
+/// Throws Error unless the layout suits the training: pp <= layers, dp * m divides the batch, pp =
+/// 1 if the head is tied, as many ranks as devices or fewer.
+Estimate estimate(const Training& training, const Cluster& cluster, const Layout& layout);
+
+/// The rate (DeviceSpec::flops) at which one process on the cluster's first device, or on all its
+/// shared cores, would train `tokens_per_s`: turns one measurement into a device. Throws Error if
+/// the updates alone would take longer.
+double calibrated_flops(const Training& training, const Cluster& cluster, double tokens_per_s);
+
+}  // namespace lab

@@ -1,0 +1,31 @@
+// Models and devices that can be planned for by name.
+#pragma once
+
+#include <string>
+
+#include "common/tools/plan/cluster.h"
+#include "common/tools/plan/estimate.h"
+
+namespace lab {
+
+/// "workbook": this workbook's model, 12 sequences a step. "1b", "7b", "70b": published sizes with
+/// 1,024 sequences a step: TinyLlama 1.1B (Zhang et al. (2024)) and Llama 2 (Touvron et al.
+/// (2023)). Throws Error listing the names.
+Training training_preset(const std::string& name);
+
+/// A device with links, and whether its figures are data-sheet ones.
+struct DevicePreset {
+  DeviceSpec device;
+  Link inside;
+  Link between;
+  int per_host = 1;
+  bool data_sheet = false;  // `device.flops` is the peak of it: multiply by an assumed share
+};
+
+/// "cpu": a core, memory and loopback of a virtual machine with two cores of an AMD EPYC (Zen 3);
+/// where the figures come from is in docs/planning.md. "a100", "h100": NVIDIA's data sheets of the
+/// SXM modules with 80 GB, eight a host, with a network card each (200 and 400 Gbit/s); bfloat16
+/// without sparsity; latencies are assumed. Throws Error listing the names.
+DevicePreset device_preset(const std::string& name);
+
+}  // namespace lab

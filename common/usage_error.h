@@ -1,0 +1,14 @@
+// The error of a command line or an environment that makes no sense.
+#pragma once
+
+#include "common/error.h"
+
+namespace lab {
+
+/// Programs end with exit code 2, as for an unknown option.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace lab

@@ -1,0 +1,31 @@
+// FolderLock: the second one is refused, and nothing is left behind.
+#include "common/io/folder_lock.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "tests/unit/error_of.h"
+#include "tests/unit/temp_folder.h"
+
+namespace lab {
+namespace {
+
+TEST(FolderLock, TheSecondIsRefusedUntilTheFirstIsGone) {
+  const TempFolder folder;
+  std::optional<FolderLock> first(folder.path());
+  const std::string error = error_of([&] { FolderLock second(folder.path()); });
+  EXPECT_TRUE(contains(error, folder.path().string())) << error;
+  EXPECT_TRUE(contains(error, "another run is writing into this folder")) << error;
+  first.reset();
+  EXPECT_EQ(error_of([&] { FolderLock second(folder.path()); }), "");
+}
+
+TEST(FolderLock, LeavesNoFile) {
+  const TempFolder folder;
+  { const FolderLock lock(folder.path()); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace lab

@@ -1,0 +1,356 @@
+// The launcher: whatever a rank does, its job ends soon, the cause is named, nothing is left.
+#include "common/run/launch/launcher.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/run/launch/job.h"
+#include "common/run/rendezvous/job_keys.h"
+#include "tests/unit/free_port.h"
+#include "tests/unit/program_run.h"
+
+namespace lab {
+namespace {
+
+class Launcher : public testing::Test {
+ protected:
+  std::vector<std::string> command(const std::string& scenario, int ranks, int who = 1) const {
+    return {LAUNCH_CHILD,        scenario, "--ranks",    std::to_string(ranks), "--who",
+            std::to_string(who), "--lock", place_.lock()};
+  }
+  ProgramRun start(const std::string& scenario, int ranks, int who = 1) const {
+    return ProgramRun(command(scenario, ranks, who), place_.environment());
+  }
+  /// Runs a scenario to its end, which leaves nothing.
+  int run(const std::string& scenario, int ranks, int who = 1) {
+    ProgramRun program = start(scenario, ranks, who);
+    const int code = program.wait(kSoon);
+    output_ = program.output();
+    place_.expect_nothing_left();
+    return code;
+  }
+  bool said(const std::string& text) const { return output_.find(text) != std::string::npos; }
+
+  static constexpr double kSoon = 10;  // seconds
+  CleanPlace place_;
+  std::string output_;
+};
+
+TEST_F(Launcher, PrintsLinesBehindTheirRank) {
+  EXPECT_EQ(run("ok", 3), 0) << output_;
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_TRUE(said(fmt::format("[{0}] rank {0} of 3: sum 6\n", rank))) << output_;
+}
+
+TEST_F(Launcher, SharesTheCores) {
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  EXPECT_EQ(run("say_threads", 2), 0) << output_;
+  EXPECT_TRUE(said(fmt::format("[1] threads {}\n", std::max(1, cores / 2)))) << output_;
+}
+
+TEST_F(Launcher, OthersWaitAsLongAsTheFirstRankGoesOn) {
+  EXPECT_EQ(run("work_for_long", 3, /*who=*/0), 0) << output_;
+  EXPECT_EQ(count_of(output_, "[0] worked\n"), 1) << output_;
+  EXPECT_EQ(count_of(output_, "waited\n"), 2) << output_;
+  EXPECT_NE(run("work_for_long", 3, /*who=*/1), 0) << output_;
+  EXPECT_TRUE(said("the work of rank 0 does not go on: nothing was heard of it for 1 s"))
+      << output_;
+}
+
+TEST_F(Launcher, ExplainsADeadlockOnce) {
+  EXPECT_EQ(run("deadlock", 3), kDiagnosedExit);
+  EXPECT_EQ(count_of(output_, "error: deadlock: ranks 0, 1 and 2 wait"), 1) << output_;
+  EXPECT_TRUE(said("circle: ")) << output_;
+}
+
+TEST_F(Launcher, NoAlarmWhileMuchIsMoved) {
+  ProgramRun program = start("move_much", 3);
+  EXPECT_EQ(program.wait(60), 0) << program.output();
+  EXPECT_EQ(count_of(program.output(), "done"), 3) << program.output();
+}
+
+TEST_F(Launcher, RankKilledBeforeTheRendezvous) {
+  EXPECT_EQ(run("kill_before_rendezvous", 3), 128 + SIGKILL);
+  EXPECT_TRUE(said("error: rank 1 was killed (signal 9: SIGKILL)")) << output_;
+}
+
+TEST_F(Launcher, RankKilledInABigAllReduce) {
+  EXPECT_EQ(run("kill_in_all_reduce", 3), 128 + SIGKILL);
+  EXPECT_TRUE(said("error: rank 1 was killed (signal 9: SIGKILL) while rank")) << output_;
+  EXPECT_TRUE(said("all_reduce #1")) << output_;
+}
+
+TEST_F(Launcher, RankKilledInSend) {
+  EXPECT_EQ(run("kill_in_send", 2), 128 + SIGKILL);
+  EXPECT_TRUE(said("error: rank 1 was killed (signal 9: SIGKILL) while rank")) << output_;
+  EXPECT_TRUE(said("recv(from 1")) << output_;
+}
+
+TEST_F(Launcher, RankThatCrashes) {
+  EXPECT_EQ(run("end_by_signal", 3, 2), 128 + SIGSEGV);
+  EXPECT_TRUE(said("error: rank 2 was killed (signal 11: SIGSEGV) while rank")) << output_;
+}
+
+TEST_F(Launcher, StoppedRank) {
+  EXPECT_EQ(run("stop", 3, 2), kDiagnosedExit);
+  EXPECT_EQ(count_of(output_, "error: rank 2 is stopped"), 1) << output_;
+  EXPECT_TRUE(said("barrier")) << output_;
+}
+
+TEST_F(Launcher, RankThatEndsTooEarlyWithoutAnError) {
+  EXPECT_EQ(run("exit_without_a_word", 3), kDiagnosedExit);
+  EXPECT_EQ(count_of(output_, "error: rank 1 exited with code 0 while rank"), 1) << output_;
+  EXPECT_EQ(run("return_early", 3), kDiagnosedExit);
+  EXPECT_EQ(count_of(output_, "error: rank 1 exited with code 0 while rank"), 1) << output_;
+  EXPECT_EQ(run("exit_before_rendezvous", 3), kDiagnosedExit);
+  EXPECT_EQ(count_of(output_, "error: rank 1 exited with code 0"), 1) << output_;
+  EXPECT_TRUE(said("rank 0 waits in the rendezvous")) << output_;
+}
+
+TEST_F(Launcher, RankWithAnErrorOfItsOwn) {
+  EXPECT_EQ(run("throw_error", 3), 1);
+  EXPECT_EQ(count_of(output_, "[1] error: the disk is full\n"), 1) << output_;
+  EXPECT_EQ(count_of(output_, "the disk is full"), 1) << output_;
+  EXPECT_EQ(count_of(output_, "error: rank 1 exited with code 1 while rank"), 1) << output_;
+  EXPECT_EQ(run("exit_with_three", 3, 2), 3);
+  EXPECT_TRUE(said("error: rank 2 exited with code 3 while rank")) << output_;
+}
+
+TEST_F(Launcher, RanksThatDisagree) {
+  EXPECT_EQ(run("disagree", 3, 2), 1);
+  EXPECT_EQ(count_of(output_,
+                     "error: the ranks disagree about the corpus: rank 0 has stories.txt, rank 2 "
+                     "has my own stories\n"),
+            3)
+      << output_;
+  EXPECT_TRUE(said("error: all ranks failed\n")) << output_;
+}
+
+TEST_F(Launcher, TwoJobsAtOnce) {
+  ProgramRun first = start("ok", 3);
+  ProgramRun second = start("ok", 2);
+  EXPECT_EQ(first.wait(), 0) << first.output();
+  EXPECT_EQ(second.wait(), 0) << second.output();
+  EXPECT_TRUE(first.contains("[2] rank 2 of 3: sum 6")) << first.output();
+  EXPECT_TRUE(second.contains("[1] rank 1 of 2: sum 3")) << second.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, CtrlCEndsRanksThatDoNotCare) {
+  ProgramRun program = start("loop", 3);
+  program.wait_for("[2] ready");
+  program.send_signal(SIGINT);
+  EXPECT_EQ(program.wait(kSoon), 130) << program.output();
+  EXPECT_FALSE(program.contains("error")) << program.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, CtrlCLetsRanksFinish) {
+  ProgramRun program = start("interrupted", 3);
+  for (const char* ready : {"[0] ready", "[1] ready", "[2] ready"}) program.wait_for(ready);
+  program.send_signal(SIGINT);
+  EXPECT_EQ(program.wait(kSoon), 130);
+  EXPECT_EQ(count_of(program.output(), "saved"), 3) << program.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, CtrlCWaitsForALongStep) {
+  ProgramRun program = start("interrupted_in_a_long_step", 2);
+  for (const char* ready : {"[0] ready", "[1] ready"}) program.wait_for(ready);
+  program.send_signal(SIGINT);
+  program.wait_for("waiting for the step to end; Ctrl-C again to kill\n");
+  EXPECT_EQ(program.wait(20), 130);
+  EXPECT_EQ(count_of(program.output(), "saved"), 2) << program.output();
+  EXPECT_EQ(count_of(program.output(), "waiting for"), 1) << program.output();
+  EXPECT_FALSE(program.contains("killed")) << program.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, CtrlCDoesNotWaitForRanksThatCannotFinish) {
+  ProgramRun program = start("fail_to_save", 3);
+  for (const char* ready : {"[0] ready", "[1] ready", "[2] ready"}) program.wait_for(ready);
+  program.send_signal(SIGINT);
+  EXPECT_EQ(program.wait(kSoon), 130);
+  for (const char* line :
+       {"[1] error: the disk is full\n",
+        "\nkilled before they could write a checkpoint of this step: ranks 0 and 2\n",
+        "\nerror: rank 1 exited with code 1; the others were ended\n"})
+    EXPECT_EQ(count_of(program.output(), line), 1) << program.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, SecondCtrlCKills) {
+  ProgramRun program = start("deaf", 2);
+  for (const char* ready : {"[0] ready", "[1] ready"}) program.wait_for(ready);
+  program.send_signal(SIGTERM);
+  program.send_signal(SIGINT);
+  const int code = program.wait(5);  // the kernel may hand them over in any order
+  EXPECT_TRUE(code == 128 + SIGTERM || code == 128 + SIGINT) << code;
+  EXPECT_TRUE(program.contains(
+      "\nkilled before they could write a checkpoint of this step: ranks 0 and 1\n"))
+      << program.output();
+  place_.expect_nothing_left();
+}
+
+/// Two launchers on this machine, as if each were on a host of its own.
+class SeveralHosts : public Launcher {
+ protected:
+  void start_hosts(const std::string& scenario, int ranks, int who = 1) {
+    for (int host = 0; host < 2; ++host) {
+      auto arguments = command(scenario, ranks, who);
+      for (const std::string& argument :
+           {std::string("--nnodes"), std::string("2"), std::string("--node-rank"),
+            std::to_string(host), std::string("--master-addr"), std::string("127.0.0.1"),
+            std::string("--master-port"), port_, std::string("--timeout"), std::string("20")})
+        arguments.push_back(argument);
+      hosts_.push_back(std::make_unique<ProgramRun>(arguments, place_.environment()));
+    }
+  }
+  std::vector<int> codes() {
+    std::vector<int> result;
+    for (const auto& host : hosts_) result.push_back(host->wait(kSoon));
+    place_.expect_nothing_left();
+    return result;
+  }
+  const std::string& output(size_t host) const { return hosts_[host]->output(); }
+
+  std::string port_ = free_port();
+  std::vector<std::unique_ptr<ProgramRun>> hosts_;
+};
+
+using Codes = std::vector<int>;
+
+TEST_F(SeveralHosts, HaveAnEqualShareOfTheRanks) {
+  start_hosts("ok", 4);
+  EXPECT_EQ(codes(), (Codes{0, 0})) << output(0) << output(1);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string line = fmt::format("[{0}] rank {0} of 4: sum 10\n", rank);
+    EXPECT_EQ(count_of(output(rank < 2 ? 0 : 1), line), 1) << output(0) << output(1);
+  }
+}
+
+TEST_F(SeveralHosts, HaveTheirOwnCores) {
+  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  start_hosts("say_threads", 4);
+  EXPECT_EQ(codes(), (Codes{0, 0})) << output(0) << output(1);
+  EXPECT_TRUE(hosts_[1]->contains(fmt::format("[3] threads {}\n", std::max(1, cores / 2))))
+      << output(1);
+}
+
+TEST_F(SeveralHosts, HaveAFirstRankEach) {
+  start_hosts("work_for_long", 4, /*who=*/0);
+  EXPECT_EQ(codes(), (Codes{0, 0})) << output(0) << output(1);
+  EXPECT_TRUE(hosts_[0]->contains("[0] worked\n")) << output(0);
+  EXPECT_TRUE(hosts_[1]->contains("[2] worked\n")) << output(1);
+  EXPECT_TRUE(hosts_[1]->contains("[3] waited\n")) << output(1);
+}
+
+TEST_F(SeveralHosts, ExplainADeadlockOnce) {
+  start_hosts("deadlock", 4);
+  EXPECT_EQ(codes(), (Codes{kDiagnosedExit, kDiagnosedExit}));
+  EXPECT_EQ(count_of(output(0), "[0] error: deadlock: ranks 0, 1, 2 and 3 wait"), 1) << output(0);
+  EXPECT_EQ(count_of(output(1), "rank 3 ends: deadlock: "), 1) << output(1);
+  EXPECT_TRUE(hosts_[1]->contains(
+      "\nerror: the job cannot go on, for the reason that ranks 2 and 3 gave above\n"))
+      << output(1);
+}
+
+TEST_F(SeveralHosts, AllEndWithTheRankThatIsKilled) {
+  start_hosts("end_by_signal", 4, 3);
+  EXPECT_EQ(codes(), (Codes{kDiagnosedExit, 128 + SIGSEGV}));
+  EXPECT_TRUE(hosts_[0]->contains("[0] error: rank 3 was killed (signal 11: SIGSEGV) while rank"))
+      << output(0);
+  EXPECT_TRUE(hosts_[1]->contains("\nerror: rank 3 was killed (signal 11: SIGSEGV)\n"))
+      << output(1);
+}
+
+TEST_F(SeveralHosts, AllEndWithARankThatNeverComes) {
+  start_hosts("kill_before_rendezvous", 4, 2);
+  EXPECT_EQ(codes(), (Codes{1, 128 + SIGKILL}));
+  EXPECT_TRUE(hosts_[0]->contains("[0] error: rank 2 has ended before all ranks had come\n"))
+      << output(0);
+  EXPECT_TRUE(hosts_[1]->contains("\nerror: rank 2 was killed (signal 9: SIGKILL)\n")) << output(1);
+}
+
+TEST_F(SeveralHosts, AllEndWithAnErrorOfARank) {
+  start_hosts("throw_error", 4, 3);
+  EXPECT_EQ(codes(), (Codes{kDiagnosedExit, 1}));
+  EXPECT_EQ(count_of(output(1), "[3] error: the disk is full\n"), 1) << output(1);
+  EXPECT_TRUE(hosts_[1]->contains("\nerror: rank 3 exited with code 1\n")) << output(1);
+  EXPECT_TRUE(hosts_[0]->contains("rank 1 ends: rank 3 ")) << output(0);
+}
+
+TEST_F(SeveralHosts, CtrlCOnOneOfThemIsForAll) {
+  start_hosts("interrupted", 4);
+  for (const auto& host : hosts_) host->wait_for("ready");
+  hosts_[1]->send_signal(SIGINT);
+  EXPECT_EQ(codes(), (Codes{130, 130})) << output(0) << output(1);
+  for (size_t host = 0; host < 2; ++host)
+    EXPECT_EQ(count_of(output(host), "saved"), 2) << output(host);
+  EXPECT_TRUE(hosts_[0]->contains("\nthe job was interrupted on another host\n")) << output(0);
+}
+
+/// Blocks until no rank holds the lock, as the kernel sees to when its holder ends.
+void wait_until_unlocked(const std::string& file) {
+  const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  EXPECT_EQ(flock(descriptor, LOCK_EX), 0);
+  close(descriptor);
+}
+
+TEST_F(Launcher, NoRankSurvivesALauncherThatIsKilled) {
+  ProgramRun program = start("deaf", 2);
+  program.wait_for("[1] ready");
+  program.send_signal(SIGKILL);
+  EXPECT_EQ(program.wait(kSoon), 128 + SIGKILL);
+  wait_until_unlocked(place_.lock());
+}
+
+TEST_F(Launcher, NobodyReadsTheOutput) {
+  const std::string line =
+      fmt::format("{} chatter --ranks 2 --lock {} | head -n 1", LAUNCH_CHILD, place_.lock());
+  ProgramRun program({"/bin/bash", "-c", line + "; exit ${PIPESTATUS[0]}"}, place_.environment());
+  EXPECT_EQ(program.wait(kSoon), 128 + SIGPIPE) << program.output();
+  place_.expect_nothing_left();
+}
+
+TEST_F(Launcher, OutputsThatAreClosed) {
+  for (const char* closed : {">&-", "<&- >&-", ">&- 2>&-"}) {
+    const std::string line =
+        fmt::format("exec {} ok --ranks 2 --lock {} {}", LAUNCH_CHILD, place_.lock(), closed);
+    ProgramRun program({"/bin/bash", "-c", line}, place_.environment());
+    EXPECT_EQ(program.wait(kSoon), 0) << closed << '\n' << program.output();
+    EXPECT_EQ(program.output(), "") << closed;
+    place_.expect_nothing_left();
+  }
+}
+
+TEST_F(Launcher, CommandLinesThatMakeNoSense) {
+  ProgramRun none({LAUNCH_CHILD, "ok", "--ranks", "0"});
+  EXPECT_EQ(none.wait(), 2);
+  EXPECT_TRUE(none.contains("error: --ranks: 0 does not lie between 1 and 64")) << none.output();
+  ProgramRun both({LAUNCH_CHILD, "ok", "--ranks", "2", "--rank", "0", "--world-size", "2"});
+  EXPECT_EQ(both.wait(), 2);
+  EXPECT_TRUE(both.contains("give one or the other")) << both.output();
+  ProgramRun other({LAUNCH_CHILD, "ok", "--ranks", "2"}, {{"RANK", "0"}, {"WORLD_SIZE", "3"}});
+  EXPECT_EQ(other.wait(), 2);
+  EXPECT_TRUE(other.contains("error: --ranks 2 contradicts the environment")) << other.output();
+  ProgramRun host({LAUNCH_CHILD, "ok", "--ranks", "2", "--nnodes", "2"});
+  EXPECT_EQ(host.wait(), 2);
+  EXPECT_TRUE(host.contains("error: --nnodes 2 needs --node-rank")) << host.output();
+  // Stands for this machine's own name, which may lead to its loopback.
+  ProgramRun name({LAUNCH_CHILD, "ok", "--ranks", "2", "--nnodes", "2", "--node-rank", "0",
+                   "--master-addr", "0x7f000001"});
+  EXPECT_EQ(name.wait(), 1);
+  EXPECT_TRUE(
+      name.contains("error: --master-addr 0x7f000001 is 127.0.0.1 on this host, where "
+                    "other hosts do not find it"))
+      << name.output();
+}
+
+}  // namespace
+}  // namespace lab

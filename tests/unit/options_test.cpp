@@ -1,0 +1,400 @@
+// The command line: defaults, derived values, contradictions, and what --resume takes over.
+#include "common/run/options/options.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/checkpoint/run_folder.h"
+#include "common/run/checkpoint/training_state.h"
+#include "common/run/options/choose_device.h"
+#include "common/run/options/main_guard.h"
+#include "common/run/options/pipeline_options.h"
+#include "tests/unit/error_of.h"
+#include "tests/unit/temp_folder.h"
+
+namespace lab {
+namespace {
+
+TrainOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "train");
+  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
+                             {.about = "A test."});
+}
+
+std::string error_of(const std::vector<const char*>& arguments) {
+  try {
+    parse(arguments);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
+  const TrainOptions options = parse({});
+  EXPECT_EQ(options.model, LlamaConfig{});
+  EXPECT_EQ(options.batch, 3);
+  EXPECT_EQ(options.accumulate, 1);
+  EXPECT_EQ(options.learning_rate, 8e-4);
+  EXPECT_EQ(options.schedule, Decay::kCosine);
+  EXPECT_EQ(options.optimizer, OptimizerKind::kAdam);
+  EXPECT_EQ(options.warmup, options.steps / 16);
+  EXPECT_TRUE(options.data.is_absolute());
+  EXPECT_EQ(options.data.filename(), "stories.txt");
+  EXPECT_EQ(options.tokenizer.filename(), "tokenizer.model");
+}
+
+TEST(Options, EveryOptionArrives) {
+  const TrainOptions options = parse({"--steps",
+                                      "10",
+                                      "--seed",
+                                      "7",
+                                      "--threads",
+                                      "2",
+                                      "--batch",
+                                      "4",
+                                      "--accumulate",
+                                      "5",
+                                      "--lr",
+                                      "0.01",
+                                      "--warmup",
+                                      "3",
+                                      "--decay",
+                                      "constant",
+                                      "--optimizer",
+                                      "adamw",
+                                      "--clip",
+                                      "0",
+                                      "--weight-decay",
+                                      "0.2",
+                                      "--checkpoint-every",
+                                      "11",
+                                      "--validate-every",
+                                      "12",
+                                      "--validation-batches",
+                                      "13",
+                                      "--prompt",
+                                      "Tom",
+                                      "--dim",
+                                      "64",
+                                      "--heads",
+                                      "4",
+                                      "--kv-heads",
+                                      "2",
+                                      "--layers",
+                                      "3",
+                                      "--hidden",
+                                      "100",
+                                      "--context",
+                                      "32",
+                                      "--tied",
+                                      "--data",
+                                      "d.txt",
+                                      "--tokenizer",
+                                      "t.model",
+                                      "--cache",
+                                      "c",
+                                      "--story-tokens",
+                                      "9"});
+  EXPECT_EQ(options.steps, 10);
+  EXPECT_EQ(options.seed, 7);
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.batch, 4);
+  EXPECT_EQ(options.accumulate, 5);
+  EXPECT_EQ(options.learning_rate, 0.01);
+  EXPECT_EQ(options.warmup, 3);
+  EXPECT_EQ(options.schedule, Decay::kConstant);
+  EXPECT_EQ(options.optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(options.clip, 0.0);
+  EXPECT_EQ(options.weight_decay, 0.2);
+  EXPECT_EQ(options.checkpoint_every, 11);
+  EXPECT_EQ(options.validate_every, 12);
+  EXPECT_EQ(options.validation_batches, 13);
+  EXPECT_EQ(options.prompt, "Tom");
+  EXPECT_EQ(options.story_tokens, 9);
+  EXPECT_EQ(options.data, std::filesystem::absolute("d.txt"));
+  EXPECT_EQ(options.tokenizer, std::filesystem::absolute("t.model"));
+  EXPECT_EQ(options.cache, std::filesystem::absolute("c"));
+  EXPECT_EQ(options.model, (LlamaConfig{.dim = 64,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .layers = 3,
+                                        .hidden_dim = 100,
+                                        .context = 32,
+                                        .tied_head = true}));
+  // What a checkpoint stores says the same.
+  EXPECT_EQ(options_to_json(options_from_json(options_to_json(options))), options_to_json(options));
+  EXPECT_EQ(options_from_json(options_to_json(options)).model, options.model);
+}
+
+TEST(Options, SomeValuesFollowFromOthers) {
+  const TrainOptions options = parse({"--dim", "64", "--heads", "4", "--optimizer", "adamw"});
+  EXPECT_EQ(options.model.kv_heads, 4);
+  EXPECT_EQ(options.model.hidden_dim, 256);
+  EXPECT_EQ(options.weight_decay, 0.01);
+}
+
+TEST(Options, LearningRatesFollowTheOptions) {
+  const LearningRate rates =
+      parse({"--steps", "100", "--lr", "0.5", "--warmup", "10"}).learning_rates();
+  EXPECT_EQ(rates.peak, 0.5F);
+  EXPECT_EQ(rates.warmup_steps, 10);
+  EXPECT_EQ(rates.total_steps, 100);
+  EXPECT_EQ(rates.decay, Decay::kCosine);
+}
+
+struct Wrong {
+  const char* name;
+  std::vector<const char*> arguments;
+  const char* message;
+};
+
+class WrongOptions : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongOptions, AreRefusedInOneLine) {
+  const std::string error = error_of(GetParam().arguments);
+  EXPECT_NE(error.find(GetParam().message), std::string::npos) << "it says: " << error;
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, WrongOptions,
+    testing::Values(
+        Wrong{"unknown", {"--stepz", "3"}, "--stepz"}, Wrong{"word", {"story.txt"}, "story.txt"},
+        Wrong{"value_missing", {"--steps"}, "--steps"},
+        Wrong{"not_a_number", {"--steps", "many"}, "--steps"},
+        Wrong{"beyond_64_bits", {"--steps", "99999999999999999999"}, "--steps"},
+        Wrong{"steps_0", {"--steps", "0"}, "--steps 0"},
+        Wrong{"steps_negative", {"--steps", "-5"}, "--steps -5"},
+        Wrong{"seed_negative", {"--seed", "-1"}, "--seed -1"},
+        Wrong{"batch_0", {"--batch", "0"}, "--batch 0"},
+        Wrong{"accumulate_0", {"--accumulate", "0"}, "--accumulate 0"},
+        Wrong{"threads", {"--threads", "-1"}, "--threads -1"},
+        Wrong{"lr_0", {"--lr", "0"}, "--lr 0"}, Wrong{"lr_nan", {"--lr", "nan"}, "--lr nan"},
+        Wrong{"clip_negative", {"--clip", "-1"}, "--clip -1"},
+        Wrong{"warmup_too_long", {"--steps", "10", "--warmup", "11"}, "--warmup 11"},
+        Wrong{"schedule", {"--decay", "linear"}, "--decay"},
+        Wrong{"optimizer", {"--optimizer", "lion"}, "--optimizer"},
+        Wrong{"decay_with_adam", {"--weight-decay", "0.1"}, "adamw"},
+        Wrong{"decay_with_sgd", {"--optimizer", "sgd", "--weight-decay", "0.1"}, "adamw"},
+        Wrong{"heads", {"--heads", "5"}, "5 heads do not divide dim 288"},
+        Wrong{"kv_heads", {"--kv-heads", "4"}, "4 kv_heads do not divide 6 heads"},
+        Wrong{"layers_0", {"--layers", "0"}, "layers is 0"},
+        Wrong{"context_1", {"--context", "1"}, "--context 1"},
+        Wrong{"resume_what", {"--resume"}, "--resume needs --out"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Options, HelpIsGrouped) {
+  try {
+    parse({"--help"});
+    FAIL() << "no help";
+  } catch (const HelpRequested& help) {
+    const std::string text = help.what();
+    for (const char* part : {"A test.", "Run:", "Data:", "Optimization:", "Model:", "--resume"})
+      EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+}
+
+class RunFolderTest : public testing::Test {
+ protected:
+  // Parses with --out and returns the message of the Error, "" if there is none.
+  std::string error_with_out(std::vector<const char*> more = {}) {
+    more.insert(more.end(), {"--out", out_.c_str()});
+    try {
+      parse(more);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  // A checkpoint that has nothing but the state of training.
+  void make_checkpoint(const TrainOptions& options) {
+    publish_checkpoint(out_, 5, [&](const auto& folder) {
+      save_training_state(folder, {.step = 5, .options = options});
+    });
+  }
+
+  TempFolder folder_;
+  std::filesystem::path out_ = folder_.path() / "run";
+};
+
+TEST_F(RunFolderTest, AFolderInUseIsRefused) {
+  EXPECT_EQ(error_with_out(), "");
+  std::filesystem::create_directory(out_);
+  EXPECT_EQ(error_with_out(), "") << "an empty folder is free";
+  std::ofstream(out_ / "thesis.txt") << "mine";
+  EXPECT_NE(error_with_out().find("not empty"), std::string::npos);
+  EXPECT_NE(error_with_out({"--resume"}).find("there is no checkpoint"), std::string::npos);
+  out_ = out_ / "thesis.txt";
+  EXPECT_NE(error_with_out().find("not a folder"), std::string::npos);
+}
+
+TEST_F(RunFolderTest, RunsAreNumbered) {
+  EXPECT_EQ(make_run_folder({}, out_, "train"), out_ / "001-train");
+  EXPECT_EQ(make_run_folder({}, out_, "lab02"), out_ / "002-lab02");
+  std::filesystem::create_directory(out_ / "041-old");
+  EXPECT_EQ(make_run_folder({}, out_, "train"), out_ / "042-train");
+  std::ofstream(out_ / "file") << "";
+  EXPECT_THROW(make_run_folder(out_ / "file" / "below", {}, ""), Error);
+}
+
+TEST_F(RunFolderTest, ResumeTakesOverWhatIsNotGiven) {
+  make_checkpoint(parse({"--steps", "40", "--dim", "64", "--heads", "4", "--lr", "0.25"}));
+  const TrainOptions options = parse({"--resume", "--out", out_.c_str(), "--threads", "1"});
+  EXPECT_EQ(options.steps, 40);
+  EXPECT_EQ(options.model.dim, 64);
+  EXPECT_EQ(options.model.hidden_dim, 256);
+  EXPECT_EQ(options.learning_rate, 0.25);
+  EXPECT_EQ(options.warmup, 2);
+  EXPECT_EQ(options.threads, 1);
+  EXPECT_TRUE(options.resume);
+  EXPECT_EQ(parse({"--resume", "--out", out_.c_str(), "--steps", "80"}).steps, 80);
+  EXPECT_EQ(parse({"--resume", "--out", out_.c_str(), "--lr", "0.25"}).learning_rate, 0.25);
+}
+
+TEST_F(RunFolderTest, ResumeRefusesAContradiction) {
+  make_checkpoint(parse({"--dim", "64", "--heads", "4"}));
+  const std::string error = error_with_out({"--resume", "--dim", "128"});
+  EXPECT_NE(error.find("--dim 128 contradicts the run"), std::string::npos) << error;
+  EXPECT_NE(error.find("has 64"), std::string::npos) << error;
+  for (const auto& more : std::vector<std::vector<const char*>>{{"--resume", "--seed", "2"},
+                                                                {"--resume", "--batch", "1"},
+                                                                {"--resume", "--decay", "constant"},
+                                                                {"--resume", "--optimizer", "sgd"},
+                                                                {"--resume", "--tied"},
+                                                                {"--resume", "--context", "64"}})
+    EXPECT_NE(error_with_out(more).find("contradicts the run"), std::string::npos) << more[1];
+}
+
+TEST_F(RunFolderTest, ResumeStaysOnTheDeviceUnlessToldOtherwise) {
+  make_checkpoint(parse({"--device", "cuda", "--precision", "bfloat16", "--comm", "nccl"}));
+  const TrainOptions same = parse({"--resume", "--out", out_.c_str()});
+  EXPECT_EQ(same.device, "cuda");
+  EXPECT_EQ(same.precision, "bfloat16");
+  EXPECT_EQ(same.comm, "nccl");
+  const TrainOptions moved =
+      parse({"--resume", "--out", out_.c_str(), "--device", "cpu", "--precision", "float32"});
+  EXPECT_EQ(moved.device, "cpu");
+  EXPECT_EQ(moved.precision, "float32");
+  EXPECT_EQ(lab::error_of([] { choose_device("cpu", "bfloat16"); }),
+            "--precision bfloat16: the CPU computes in float32 only; say --precision float32");
+}
+
+TEST(Options, CheckpointsOfEarlierVersionsHaveNoDevice) {
+  nlohmann::json json = options_to_json(parse({"--device", "cuda", "--precision", "tf32"}));
+  for (const char* name : {"device", "precision", "comm"}) json.erase(name);
+  const TrainOptions options = options_from_json(json);
+  EXPECT_EQ(options.device, "cpu");
+  EXPECT_EQ(options.precision, "float32");
+  EXPECT_EQ(options.comm, "gloo");
+}
+
+TEST_F(RunFolderTest, AResumedSplitIsForAsManyStages) {
+  PipelineOptions pipeline;
+  const auto parse_split = [&](std::vector<const char*> arguments, int stages) {
+    pipeline = {};
+    arguments.insert(arguments.begin(), {"train", "--out", out_.c_str()});
+    TrainOptions options = parse_train_options(
+        static_cast<int>(arguments.size()), arguments.data(),
+        {.about = "test",
+         .add_options = [&](CLI::App& app) { add_pipeline_options(app, pipeline); },
+         .carried = {"--split", "--log-every"}});
+    drop_resumed_split(pipeline, options, stages);
+    EXPECT_EQ(options.program["--split"], pipeline.split);
+    return options;
+  };
+  make_checkpoint(parse_split({"--split", "4,1,1", "--log-every", "3"}, 3));
+  parse_split({"--resume"}, 3);
+  EXPECT_EQ(pipeline.split, "4,1,1");
+  EXPECT_EQ(pipeline.log_every, 3);
+  parse_split({"--resume", "--log-every", "4"}, 2);
+  EXPECT_EQ(pipeline.split, "");
+  EXPECT_EQ(pipeline.log_every, 4);
+  parse_split({"--resume", "--split", "5,1"}, 3);
+  EXPECT_EQ(pipeline.split, "5,1") << "given anew: choose_stages will refuse it";
+}
+
+TEST_F(RunFolderTest, ResumeTakesOverTheProgramsOwnOptions) {
+  const auto parse_own = [&](std::vector<const char*> arguments) {
+    int64_t every = 8;
+    const ProgramInfo info{
+        .about = "test",
+        .add_options =
+            [&](CLI::App& app) { app.add_option("--every", every, "k")->capture_default_str(); },
+        .kept = {"--every"}};
+    arguments.insert(arguments.begin(), "train");
+    parse_train_options(static_cast<int>(arguments.size()), arguments.data(), info);
+    return every;
+  };
+  TrainOptions options = parse({});
+  options.program["--every"] = "5";
+  make_checkpoint(options);
+  EXPECT_EQ(parse_own({"--out", "elsewhere"}), 8);
+  EXPECT_EQ(parse_own({"--resume", "--out", out_.c_str()}), 5);
+  EXPECT_EQ(parse_own({"--resume", "--out", out_.c_str(), "--every", "5"}), 5);
+  try {
+    parse_own({"--resume", "--out", out_.c_str(), "--every", "6"});
+    FAIL() << "a contradiction";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("--every 6 contradicts the run"), std::string::npos);
+  }
+}
+
+TEST(MainGuard, TurnsExceptionsIntoExitCodes) {
+  const auto code = [](const std::function<int(int, char**)>& body) {
+    return run_main(0, nullptr, body);
+  };
+  EXPECT_EQ(code([](int, char**) { return 7; }), 7);
+  EXPECT_EQ(code([](int, char**) -> int { fail("broken"); }), 1);
+  EXPECT_EQ(code([](int, char**) -> int { throw UsageError("unclear"); }), 2);
+  EXPECT_EQ(code([](int, char**) -> int { throw std::bad_alloc(); }), 1);
+  EXPECT_EQ(code([](int, char**) -> int { throw HelpRequested("help\n"); }), 0);
+}
+
+std::string written(const TempFolder& folder, const std::string& text) {
+  std::ofstream(folder.path() / "config.ini") << text;
+  return (folder.path() / "config.ini").string();
+}
+
+TEST(OptionsFile, TakesBackWhatARunWasStartedWith) {
+  const TempFolder folder;
+  const TrainOptions first =
+      parse({"--steps", "40", "--decay", "constant", "--optimizer", "adamw", "--lr", "0.002",
+             "--tied", "--dim", "96", "--prompt", "One day, \"he\" said"});
+  const std::string file = written(folder, first.config_file);
+  const TrainOptions again = parse({"--config", file.c_str()});
+  EXPECT_EQ(options_to_json(again), options_to_json(first));
+  EXPECT_EQ(again.config_file, first.config_file);
+}
+
+TEST(OptionsFile, OptionsGivenGoBefore) {
+  const TempFolder folder;
+  const std::string file = written(folder, "steps=40\ndim=96\n");
+  const TrainOptions options = parse({"--config", file.c_str(), "--steps", "50"});
+  EXPECT_EQ(options.steps, 50);
+  EXPECT_EQ(options.warmup, 50 / 16);
+  EXPECT_EQ(options.model.dim, 96);
+}
+
+TEST(OptionsFile, RefusesWhatIsNoOption) {
+  const TempFolder folder;
+  const std::string unknown = written(folder, "stepz=40\n");
+  EXPECT_NE(error_of({"--config", unknown.c_str()}), "");
+  const std::string wrong = written(folder, "steps=many\n");
+  EXPECT_NE(error_of({"--config", wrong.c_str()}), "");
+  EXPECT_NE(error_of({"--config", "/nowhere/config.ini"}), "");
+}
+
+TEST(OptionsFile, DoesNotSayWhereTheRunIs) {
+  const TempFolder folder;
+  const std::string out = (folder.path() / "run").string();
+  EXPECT_EQ(parse({"--out", out.c_str()}).config_file.find(out), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lab

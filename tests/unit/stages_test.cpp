@@ -1,0 +1,126 @@
+// The stages of a pipeline together do what one process does with the whole model, to the bit:
+// clipping, checkpoints, validation's passes.
+#include "common/optim/stages.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numbers>
+
+#include "common/model/split.h"
+#include "common/optim/clip.h"
+#include "common/run/checkpoint/checkpoint.h"
+#include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/checkpoint/saved_tensors.h"
+#include "tests/unit/simulated_job.h"
+#include "tests/unit/temp_folder.h"
+#include "tests/unit/tiny_training.h"
+
+namespace lab {
+namespace {
+
+constexpr uint64_t kSeed = 3;
+
+LlamaConfig three_layers() {
+  LlamaConfig config = tiny_config();
+  config.layers = 3;
+  return config;
+}
+
+/// The stage of one of three ranks, or the whole model.
+LlamaStage stage_of(int rank, int ranks) {
+  const LlamaConfig config = three_layers();
+  if (ranks == 1) return {config, StageSpan::whole(config), Device::kCpu, kSeed};
+  return {config, spans_of(config, {1, 1, 1})[static_cast<size_t>(rank)], Device::kCpu, kSeed};
+}
+
+/// Gradients that depend on the parameters' values only, which stage and whole have in common.
+void fill_gradients(LlamaStage& stage) {
+  for (const Parameter& parameter : stage.named_parameters())
+    for (int64_t i = 0; i < parameter.value.numel(); ++i)
+      parameter.gradient.data()[i] = 100.0F * parameter.value.data()[i] / std::numbers::pi_v<float>;
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+const Parameter& parameter_of(const LlamaStage& stage, const std::string& name) {
+  for (const Parameter& parameter : stage.named_parameters())
+    if (parameter.name == name) return parameter;
+  fail("no parameter {}", name);
+}
+
+TEST(Stages, ClippingIsThatOfTheWholeModelToTheBit) {
+  LlamaStage whole = stage_of(0, 1);
+  for (const double max_norm : {0.37, 1e6}) {
+    fill_gradients(whole);
+    const double norm = clip_gradients(whole, max_norm);
+    const auto report = simulate({.ranks = 3}, [&](ProcessGroup& pipeline) {
+      LlamaStage stage = stage_of(pipeline.rank(), 3);
+      fill_gradients(stage);
+      const double stages_norm = clip_gradients(stage, max_norm, pipeline);
+      EXPECT_EQ(stages_norm, norm) << "on every rank";
+      for (const Parameter& parameter : stage.named_parameters())
+        EXPECT_TRUE(same_bits(parameter.gradient, parameter_of(whole, parameter.name).gradient))
+            << parameter.name;
+    });
+    EXPECT_TRUE(report.succeeded()) << explain(report);
+    const auto& traffic = report.snapshots[1].traffic;
+    EXPECT_EQ(traffic[static_cast<size_t>(OpKind::kSend)].bytes, 8U);
+    EXPECT_EQ(traffic[static_cast<size_t>(OpKind::kBroadcast)].bytes, 8U);
+  }
+}
+
+TEST(Stages, OneStageClipsWithoutMessages) {
+  const auto report = simulate({.ranks = 1}, [&](ProcessGroup& pipeline) {
+    LlamaStage stage = stage_of(0, 1);
+    fill_gradients(stage);
+    EXPECT_GT(clip_gradients(stage, 0.5, pipeline), 0.5);
+    EXPECT_NEAR(gradient_norm(stage), 0.5, 1e-6);
+    EXPECT_THROW(clip_gradients(stage, 0.0, pipeline), Error);
+  });
+  EXPECT_TRUE(report.succeeded()) << explain(report);
+}
+
+TEST(Stages, TheLastStagesNumberArrivesWhole) {
+  const auto report = simulate({.ranks = 3}, [](ProcessGroup& pipeline) {
+    const double own = pipeline.rank() == 2 ? std::numbers::pi : 1.0;
+    EXPECT_EQ(from_last_stage(own, pipeline), std::numbers::pi);
+  });
+  EXPECT_TRUE(report.succeeded()) << explain(report);
+}
+
+/// Adam with moments that depend on the parameters only.
+std::unique_ptr<Adam> adam_of(const LlamaStage& stage) {
+  auto adam = std::make_unique<Adam>(stage.parameters().numel(), AdamConfig{}, lab01::adam_update);
+  for (const auto& [name, state] : adam->state())
+    for (int64_t i = 0; i < state.numel(); ++i)
+      state.data()[i] = stage.parameters().data()[i] * (name == "exp_avg" ? 0.5F : 0.25F);
+  return adam;
+}
+
+TEST(Stages, AStageLoadsItsPartOfACheckpoint) {
+  const TempFolder folder;
+  const LlamaStage whole = stage_of(0, 1);
+  TrainingState state;
+  state.step = 1;
+  const auto checkpoint =
+      save_checkpoint(folder.path(), state, whole.config(), saved_tensors(whole, *adam_of(whole)),
+                      {.file = "tokenizer", .bos = 1, .eos = 2});
+  for (int rank = 0; rank < 3; ++rank) {
+    LlamaStage stage = stage_of(rank, 3);
+    const auto adam = adam_of(stage);
+    stage.parameters().fill(0.0F);
+    for (const auto& [name, tensor] : adam->state()) tensor.fill(0.0F);
+    load_for_training(checkpoint, stage, *adam);
+    const LlamaStage expected = stage_of(rank, 3);
+    EXPECT_TRUE(same_bits(stage.parameters(), expected.parameters()));
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_TRUE(same_bits(adam->state()[i].value, adam_of(expected)->state()[i].value));
+  }
+}
+
+}  // namespace
+}  // namespace lab

@@ -1,0 +1,182 @@
+// A whole training: resuming after Ctrl-C gives the very bits of a run that was never stopped.
+#include "common/run/training/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <limits>
+
+#include "common/error.h"
+#include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/training/validation.h"
+#include "labs/01_single_gpu/single_gpu.h"
+#include "tests/unit/temp_folder.h"
+
+namespace lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kNever = 1'000'000;
+
+class TrainingRunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream corpus(folder_.path() / "stories.txt");
+    for (int i = 0; i < 60; ++i)
+      corpus << "Tom saw " << i << " birds. He said hello to bird number " << i * 7 % 60
+             << ". Then they all went home.\n<|endoftext|>\n";
+  }
+
+  TrainOptions options_for(const char* name, std::vector<const char*> more = {}) const {
+    const std::string out = (folder_.path() / name).string();
+    const std::string data = (folder_.path() / "stories.txt").string();
+    const std::string cache = (folder_.path() / "cache").string();
+    std::vector<const char*> arguments = {"train",       "--out",      out.c_str(),
+                                          "--data",      data.c_str(), "--cache",
+                                          cache.c_str(), "--threads",  "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), {.about = ""});
+  }
+
+  TrainOptions new_run(const char* name, std::vector<const char*> more = {}) const {
+    more.insert(more.end(), {"--steps", "12", "--dim", "16", "--heads", "2", "--layers", "1",
+                             "--context", "16", "--accumulate", "2", "--checkpoint-every", "4",
+                             "--validate-every", "5", "--lr", "0.01"});
+    return options_for(name, more);
+  }
+
+  // The loop of lab 01. At `interrupt_at` the user presses Ctrl-C; before the update of `break_at`
+  // the weights become infinite.
+  int train(const TrainOptions& options, int64_t interrupt_at = kNever, int64_t break_at = kNever) {
+    const Tokenizer tokenizer(options.tokenizer);
+    const TokenDataset data(options.data, tokenizer, options.cache);
+    const int64_t length = options.model.context;
+    Sampler sampler(data.sequence_count(Split::kTrain, length), 1);
+    LlamaConfig config = options.model;
+    config.vocab_size = tokenizer.vocab_size();
+    LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
+    const auto optimizer = make_optimizer(options, model, lab01::adam_update);
+    TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data});
+    if (run.first_step() == 1)
+      run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss));
+    for (int64_t step = run.first_step(); run.goes_on(step); ++step) {
+      if (step == break_at) model.parameters().fill(std::numeric_limits<float>::infinity());
+      std::vector<TokenBatch> microbatches;
+      for (int64_t i = 0; i < options.accumulate; ++i)
+        microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
+      StepRecord record{.step = step, .learning_rate = options.learning_rates().at(step)};
+      record.loss = lab01::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
+                                      options.learning_rates().at(step), options.clip);
+      if (run.validation_due(step))
+        record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss);
+      run.record(record);
+      if (step == interrupt_at) std::raise(SIGINT);
+      if (run.checkpoint_due(step)) run.save_checkpoint();
+    }
+    return run.finish();
+  }
+
+  std::string read(const fs::path& file) const {
+    std::ifstream in(folder_.path() / file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(TrainingRunTest, ResumingGivesTheBitsOfAnUndisturbedRun) {
+  EXPECT_EQ(train(new_run("whole")), 0);
+  EXPECT_EQ(train(new_run("parts"), /*interrupt_at=*/6), 130);
+  EXPECT_EQ(find_checkpoint(folder_.path() / "parts").filename(), "checkpoint-000006");
+  EXPECT_EQ(train(options_for("parts", {"--resume"}), /*interrupt_at=*/7), 130);
+  EXPECT_EQ(train(options_for("parts", {"--resume"})), 0);
+
+  const auto whole = read_metrics(folder_.path() / "whole" / "metrics.jsonl");
+  const auto parts = read_metrics(folder_.path() / "parts" / "metrics.jsonl");
+  ASSERT_EQ(whole.size(), 12U);
+  ASSERT_EQ(parts.size(), 12U);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_EQ(parts[i].step, whole[i].step);
+    EXPECT_EQ(parts[i].loss, whole[i].loss) << "step " << whole[i].step;
+    EXPECT_EQ(parts[i].val_loss, whole[i].val_loss) << "step " << whole[i].step;
+    EXPECT_EQ(parts[i].learning_rate, whole[i].learning_rate);
+  }
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    const fs::path path = fs::path("checkpoint-000012") / file;
+    EXPECT_FALSE(read("whole" / path).empty());
+    EXPECT_EQ(read("whole" / path), read("parts" / path)) << file;
+  }
+  EXPECT_LT(whole.back().loss, whole.front().loss) << "it should have learnt something";
+}
+
+TEST_F(TrainingRunTest, WritesWhatItPromises) {
+  EXPECT_EQ(train(new_run("run")), 0);
+  const auto records = read_metrics(folder_.path() / "run" / "metrics.jsonl");
+  ASSERT_EQ(records.size(), 12U);
+  for (const StepRecord& record : records) {
+    const bool measured = record.step == 1 || record.step % 5 == 0 || record.step == 12;
+    EXPECT_EQ(record.val_loss.has_value(), measured) << "step " << record.step;
+  }
+  EXPECT_NEAR(*records[0].val_loss, std::log(4096.0), 0.2) << "before any update";
+  EXPECT_NE(read("run/loss.svg").find("</svg>"), std::string::npos);
+  ASSERT_EQ(list_checkpoints(folder_.path() / "run").size(), 2U);
+  EXPECT_EQ(read("run/checkpoint-000012/tokenizer.model"), read(default_train_options().tokenizer));
+  const LlamaStage model = load_model(folder_.path() / "run" / "checkpoint-000012");
+  EXPECT_EQ(model.config().dim, 16);
+}
+
+TEST_F(TrainingRunTest, DivergenceIsReportedAndNothingIsOverwritten) {
+  try {
+    train(new_run("run"), kNever, /*break_at=*/7);
+    FAIL() << "trained on with infinite weights";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("step 7: training has diverged"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("lower --lr"), std::string::npos);
+  }
+  const auto checkpoints = list_checkpoints(folder_.path() / "run");
+  ASSERT_EQ(checkpoints.size(), 1U);
+  EXPECT_EQ(checkpoints[0].filename(), "checkpoint-000004");
+  EXPECT_EQ(read_metrics(folder_.path() / "run" / "metrics.jsonl").size(), 6U);
+  EXPECT_EQ(train(options_for("run", {"--resume"})), 0);
+}
+
+TEST_F(TrainingRunTest, OtherDataIsRefusedOnResume) {
+  EXPECT_EQ(train(new_run("run"), /*interrupt_at=*/2), 130);
+  std::ofstream(folder_.path() / "stories.txt", std::ios::app) << "A new story.\n";
+  try {
+    train(options_for("run", {"--resume"}));
+    FAIL() << "trained on with another corpus";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("another corpus"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(TrainingRunTest, AFinishedRunNeedsMoreSteps) {
+  EXPECT_EQ(train(new_run("run")), 0);
+  EXPECT_THROW(train(options_for("run", {"--resume"})), Error);
+  EXPECT_EQ(train(options_for("run", {"--resume", "--steps", "13"})), 0);
+  EXPECT_EQ(read_metrics(folder_.path() / "run" / "metrics.jsonl").size(), 13U);
+}
+
+TEST_F(TrainingRunTest, ARunWithoutAStepLeavesNothing) {
+  const TrainOptions options = new_run("run");
+  const Tokenizer tokenizer(options.tokenizer);
+  const TokenDataset data(options.data, tokenizer, options.cache);
+  Sampler sampler(1, 1);
+  LlamaConfig config = options.model;
+  config.vocab_size = tokenizer.vocab_size();
+  LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
+  Sgd sgd;
+  {
+    const TrainingRun run(options, {model, sgd, sampler, tokenizer, data});
+    EXPECT_TRUE(fs::exists(options.out));
+  }
+  EXPECT_FALSE(fs::exists(options.out));
+}
+
+}  // namespace
+}  // namespace lab
