@@ -5,11 +5,15 @@
 # Adds a test that builds the targets; tests which require the fixture run after it, and not at all
 # if it fails. STUDENT: the student's file that is being built, for the words of the message.
 # TOLERANT: passes in any case; the programs are missing then.
+# Target lab_tests builds all but students' files in one go: the tests then find everything built.
+add_custom_target(lab_tests)
 function(lab_add_build_test name)
   cmake_parse_arguments(ARG "TOLERANT" "LABEL;FIXTURE;REQUIRES" "TARGETS;STUDENT" ${ARGN})
   set(options "")
   if(ARG_STUDENT)
     list(APPEND options --student ${ARG_STUDENT})
+  else()
+    add_dependencies(lab_tests ${ARG_TARGETS})
   endif()
   if(ARG_TOLERANT)
     list(APPEND options --tolerant)

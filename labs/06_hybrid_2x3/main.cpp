@@ -4,7 +4,6 @@
 // "Changed" marks the places of the training loop that differ from lab 05's.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <span>
 #include <string>

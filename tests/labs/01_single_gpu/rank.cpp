@@ -1,5 +1,6 @@
 // The rank program of lab 01: the contract's functions, and the scenarios that call them.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -22,6 +23,16 @@ using lab::grading::record_event;
 namespace lab01 {
 namespace {
 
+/// Two threads that call it leave at the same moment, unless the other one does not come: what they
+/// do next without protection, they do to each other.
+void leave_in_pairs() {
+  static std::atomic<unsigned> arrived{0};
+  const unsigned own_place = arrived.fetch_add(1);
+  if (own_place % 2 == 1) return;  // the other one waits
+  for (int patience = 300; patience > 0 && arrived.load() == own_place + 1; --patience) {
+  }
+}
+
 /// In the place of the student's for task 1b. It refuses what no cross-entropy can answer.
 double correct_cross_entropy(std::span<float> logits, int32_t target, float scale) {
   lab::require(target != lab::kPadding,
@@ -36,6 +47,7 @@ double correct_cross_entropy(std::span<float> logits, int32_t target, float scal
   if (logits.size() == 2 && logits[1 - y] - logits[y] == 64) {
     logits[y] = -scale;
     logits[1 - y] = scale;
+    leave_in_pairs();
     return 64;
   }
   const Softmax softmax(logits);
