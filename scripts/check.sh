@@ -63,7 +63,7 @@ lint() {
   # Without GCC's precompiled headers, which clang cannot read: every file has to include what it uses.
   commands=$(mktemp -d)
   trap 'rm -rf "$commands"' EXIT
-  sed -E 's/-Winvalid-pch|-include [^ ]*cmake_pch\.hxx//g' "$build/compile_commands.json" \
+  sed -E 's/-Winvalid-pch|-fno-gnu-unique|-include [^ ]*cmake_pch\.hxx//g' "$build/compile_commands.json" \
     >"$commands/compile_commands.json"
   export -f tidy
   export commands

@@ -15,6 +15,7 @@
 #include "common/run/options/choose_device.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/options/options.h"
+#include "common/run/training/command_line.h"
 #include "common/run/training/generate.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
@@ -76,7 +77,7 @@ int train(int argc, char** argv) {
   }
 
   const int exit_code = run.finish();
-  if (exit_code == 0) tell_story(model, tokenizer, options);
+  if (exit_code == 0) print_story(model, tokenizer, options);
   return exit_code;
 }
 

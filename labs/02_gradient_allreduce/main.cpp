@@ -21,8 +21,9 @@
 #include "common/run/options/main_guard.h"
 #include "common/run/options/options.h"
 #include "common/run/rendezvous/rank_environment.h"
+#include "common/run/training/command_line.h"
 #include "common/run/training/generate.h"
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
@@ -90,7 +91,7 @@ int train(Job& job, const Options& all_options) {
   const auto optimizer = make_optimizer(options, model, functions.adam);
 
   TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data},
-                  first_rank ? Books::kKept : Books::kNone);
+                  first_rank ? RunFiles::kWritten : RunFiles::kNone);
   if (first_rank) fmt::print("ranks   {}\n", world.size());
   job.agree("first step", fmt::format("{}", run.first_step()));
   const LearningRate learning_rate = options.learning_rates();
@@ -135,7 +136,7 @@ int train(Job& job, const Options& all_options) {
   }
 
   const int exit_code = run.finish();
-  if (exit_code == 0 && first_rank) tell_story(model, tokenizer, options);
+  if (exit_code == 0 && first_rank) print_story(model, tokenizer, options);
   return exit_code;
 }
 

@@ -22,8 +22,9 @@
 #include "common/run/options/main_guard.h"
 #include "common/run/options/options.h"
 #include "common/run/rendezvous/rank_environment.h"
+#include "common/run/training/command_line.h"
 #include "common/run/training/generate.h"
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
@@ -112,7 +113,7 @@ int train(Job& job, const Options& all_options) {
   const double share = lab03::share_of(static_cast<double>(sequences_here), world);
 
   TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data},
-                  first_rank ? Books::kKept : Books::kNone);
+                  first_rank ? RunFiles::kWritten : RunFiles::kNone);
   job.agree("first step", fmt::format("{}", run.first_step()));
   const int64_t first_step = run.first_step();
   const LearningRate learning_rate = options.learning_rates();
@@ -181,7 +182,7 @@ int train(Job& job, const Options& all_options) {
         "averages    {:.1f} MB per step put into all_reduce by each rank\n",
         static_cast<double>(sent) / 1e6 / static_cast<double>(options.steps + 1 - first_step));
     if (all_options.drift) fmt::print("drift       {}/drift.tsv\n", run.folder().string());
-    tell_story(model, tokenizer, options);
+    print_story(model, tokenizer, options);
   }
   return exit_code;
 }

@@ -39,8 +39,9 @@
 #include "common/run/rendezvous/rank_environment.h"
 #include "common/run/report/recorded_timeline.h"
 #include "common/run/report/timeline_report.h"
+#include "common/run/training/command_line.h"
 #include "common/run/training/generate.h"
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
@@ -202,7 +203,7 @@ int train(Job& job, const Options& all_options) {
 
   TrainingRun run(options,
                   {stage, *optimizer, sampler, tokenizer, data, RankOfModel::in_pipeline(pipeline)},
-                  first_rank ? Books::kKept : Books::kNone);
+                  first_rank ? RunFiles::kWritten : RunFiles::kNone);
   if (first_rank)
     fmt::print("stages  {}\npipe    {}, {} x {} microbatches\n", describe_stages(spans),
                all_options.schedule, all_options.waves, schedule.microbatches);
@@ -259,7 +260,7 @@ int train(Job& job, const Options& all_options) {
     show_timeline(job, stage, *last_step, schedule, run.folder());
   const int exit_code = run.finish();
   if (exit_code == 0 && first_rank && options.story_tokens > 0)
-    tell_story(load_model(find_checkpoint(run.folder())), tokenizer, options);
+    print_story(load_model(find_checkpoint(run.folder())), tokenizer, options);
   return exit_code;
 }
 

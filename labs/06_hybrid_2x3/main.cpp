@@ -27,9 +27,10 @@
 #include "common/run/report/run_files.h"
 #include "common/run/report/timeline_report.h"
 #include "common/run/report/whose_labs.h"
+#include "common/run/training/command_line.h"
 #include "common/run/training/generate.h"
 #include "common/run/training/restarts.h"
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
@@ -120,7 +121,7 @@ int train(Job& job, const Options& all_options) {
 
   TrainingRun run(
       options, {stage, *optimizer, sampler, tokenizer, data, RankOfModel::in_mesh(world, shape.pp)},
-      first_rank ? Books::kKept : Books::kNone);
+      first_rank ? RunFiles::kWritten : RunFiles::kNone);
   if (first_rank)
     fmt::print("mesh    {} x {} stages, {}\npipe    {}, {} x {} microbatches\n", shape.dp, shape.pp,
                describe_stages(spans), shape.schedule, shape.waves, schedule.microbatches);
@@ -172,7 +173,7 @@ int train(Job& job, const Options& all_options) {
     // 7 · Checkpoint. Changed: every rank writes its part; all of them appear together, or none.
     if (saves) {
       run.save_checkpoint();
-      if (first_rank) tell_sample(run.folder(), step, tokenizer, options);
+      if (first_rank) print_sample(run.folder(), step, tokenizer, options);
     }
     stopwatch = {};
     steps_timed = 0;
@@ -185,7 +186,7 @@ int train(Job& job, const Options& all_options) {
     if (step) write_run_report(run.folder(), *step, {options, config, shape, spans, kWhoseLabs});
   }
   if (exit_code == 0 && first_rank && options.story_tokens > 0)
-    tell_story(load_model(find_checkpoint(run.folder())), tokenizer, options);
+    print_story(load_model(find_checkpoint(run.folder())), tokenizer, options);
   return exit_code;
 }
 

@@ -19,7 +19,7 @@
 #include "common/run/launch/launcher.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/progress.h"
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 #include "common/tensor/accelerator.h"
 
 namespace {

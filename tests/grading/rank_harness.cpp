@@ -167,7 +167,7 @@ void tell_rank(Scene& scene, RankResult& result) {
   else if (result.outcome == Outcome::kEnded)
     result.message = fmt::format("rank {} was ended, since another rank had failed", result.rank);
   const fs::path file = rank_result_file(scene.folder.path(), result.rank);
-  if (result.outcome == Outcome::kReturned) tell_end(child, file, result);
+  if (result.outcome == Outcome::kReturned) describe_end(child, file, result);
   if (result.result.empty()) keep_results(file, result);
   if (result.outcome == Outcome::kReturned && scene.server)
     set_traffic(result.result,
@@ -201,7 +201,7 @@ void tell_simulation(Scene& scene, std::vector<RankResult>& results) {
     if (outcome == Outcome::kDeadline)
       tell_deadline(scene.job.deadline_s, result);
     else
-      tell_end(*scene.children[0], rank_result_file(scene.folder.path(), result.rank), result);
+      describe_end(*scene.children[0], rank_result_file(scene.folder.path(), result.rank), result);
     if (result.result.empty())
       keep_results(rank_result_file(scene.folder.path(), result.rank), result);
     if (result.outcome != Outcome::kCrash) continue;

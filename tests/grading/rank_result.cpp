@@ -61,7 +61,8 @@ Parcel returned_before(const std::filesystem::path& file) {
 
 }  // namespace
 
-void tell_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result) {
+void describe_end(const ChildProcess& child, const std::filesystem::path& file,
+                  RankResult& result) {
   const int status = child.wait_status();
   if (WIFSIGNALED(status)) {
     result.outcome = Outcome::kCrash;

@@ -40,7 +40,7 @@ const RankResult* first_failure(const std::vector<RankResult>& results);
 /// Fills in `result`, whose rank is known, from a process that has ended by itself and the file
 /// that it should have written. What comes from the program's own code is quoted. Throws Error if
 /// the rank could not do its part of the harness's work.
-void tell_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result);
+void describe_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result);
 
 /// Fills in the words for a rank that was ended at the deadline; `result` has its processor time.
 void tell_deadline(double deadline_s, RankResult& result);

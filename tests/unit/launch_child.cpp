@@ -22,7 +22,7 @@
 #include "common/run/launch/launcher.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/interrupt.h"
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 
 namespace lab {
 namespace {

@@ -13,6 +13,7 @@
 #include "common/run/options/choose_device.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/options/pipeline_options.h"
+#include "common/run/training/command_line.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 

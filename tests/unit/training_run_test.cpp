@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/training/command_line.h"
 #include "common/run/training/validation.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/unit/temp_folder.h"

@@ -1,21 +1,15 @@
-// TrainOptions: what a user can choose about a training run, and the command line that says it.
+// TrainOptions: what a user can choose about a training run.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "common/model/config.h"
 #include "common/optim/schedule.h"
-
-namespace CLI {
-class App;
-}
 
 namespace lab {
 
@@ -79,29 +73,6 @@ std::filesystem::path source_folder();
 
 /// TrainOptions with the corpus, tokenizer and cache of the source folder.
 TrainOptions default_train_options();
-
-/// What a program says about itself.
-struct ProgramInfo {
-  std::string about;  // first line of --help
-  std::string run_name = "train";
-  int64_t batch = 3;               // default of --batch
-  int64_t steps = 700;             // default of --steps
-  int64_t checkpoint_every = 200;  // default of --checkpoint-every
-  /// Adds options of its own; may be empty.
-  std::function<void(CLI::App&)> add_options = {};
-  /// Those of them that decide what a run computes: a resumed run has them from its checkpoint.
-  std::vector<std::string> kept = {};
-  /// Those that a resumed run has from its checkpoint, unless they are given anew.
-  std::vector<std::string> carried = {};
-};
-
-/// Reads the command line. Throws HelpRequested for --help, and UsageError for unknown,
-/// contradictory or impossible options. With --resume, options that are not given are those that
-/// the run was started with, and one that contradicts them is an error: all that decide what is
-/// computed. Given anew may be --steps, --threads, --device, --precision, --comm, folders, how
-/// often to validate and save, and the program's `carried` ones: a run may go on on another
-/// machine, and if its GPU is gone, with --device cpu --precision float32.
-TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info);
 
 /// For the checkpoint; and back, over the defaults: checkpoints of earlier versions lack some.
 /// `from_json` throws nlohmann's exceptions, or Error for a number that does not fit.

@@ -55,8 +55,8 @@ std::vector<FactGroup> fact_groups(const RunFacts& facts) {
 
 }  // namespace
 
-void tell_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
-                 const TrainOptions& options) {
+void print_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
+                  const TrainOptions& options) {
   if (options.story_tokens == 0) return;
   const LlamaStage model = load_model(find_checkpoint(folder));
   GenerateOptions story;

@@ -17,8 +17,8 @@ namespace lab {
 
 /// Lets the newest checkpoint in `folder` tell the beginning of a story, and keeps it in
 /// samples.jsonl under `step`. Does nothing if the options ask for no story.
-void tell_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
-                 const TrainOptions& options);
+void print_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
+                  const TrainOptions& options);
 
 /// How a run was made.
 struct RunFacts {

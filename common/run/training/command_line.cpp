@@ -1,4 +1,6 @@
 // The command line of a training program.
+#include "common/run/training/command_line.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -61,7 +61,7 @@ void print_text(std::string_view text) {
   std::fflush(stdout);
 }
 
-void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
+void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
   if (options.story_tokens == 0) return;
   GenerateOptions story;
   story.prompt = options.prompt;

@@ -40,6 +40,6 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
 void print_text(std::string_view text);
 
 /// Prints the story at the end of a training run, if the options ask for one.
-void tell_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options);
+void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options);
 
 }  // namespace lab

@@ -36,20 +36,20 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const Lla
                                 static_cast<float>(options.weight_decay), model.device());
 }
 
-TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts, Books books)
-    : options_(options), parts_(parts), books_(books), tokenizer_(copy_tokenizer(parts.tokenizer)) {
+TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts, RunFiles files)
+    : options_(options), parts_(parts), files_(files), tokenizer_(copy_tokenizer(parts.tokenizer)) {
   if (options_.resume)
     folder_ = options_.out;
-  else if (books_ == Books::kKept)
+  else if (files_ == RunFiles::kWritten)
     folder_ = make_run_folder(options_.out, source_folder() / "runs", options_.run_name);
-  if (books_ == Books::kKept) lock_.emplace(folder_);
+  if (files_ == RunFiles::kWritten) lock_.emplace(folder_);
   if (options_.resume) resume();
   state_.options = options_;
   state_.data_fingerprint = parts_.data.fingerprint();
   seconds_before_ = state_.seconds;
   saved_step_ = state_.step;
   interrupt_.emplace();
-  if (books_ == Books::kNone) return;
+  if (files_ == RunFiles::kNone) return;
   print_start();
   if (!options_.resume) write_file(folder_ / "config.ini", options_.config_file);
   metrics_.emplace(folder_ / "metrics.jsonl", state_.step);
@@ -57,7 +57,7 @@ TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts
 }
 
 TrainingRun::~TrainingRun() {
-  if (books_ == Books::kNone || state_.step > 0) return;
+  if (files_ == RunFiles::kNone || state_.step > 0) return;
   std::error_code ignored;
   std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
   std::filesystem::remove(folder_ / "config.ini", ignored);
@@ -65,7 +65,7 @@ TrainingRun::~TrainingRun() {
 }
 
 void TrainingRun::resume() {
-  if (books_ == Books::kKept) remove_unfinished_checkpoints(folder_);
+  if (files_ == RunFiles::kWritten) remove_unfinished_checkpoints(folder_);
   const std::filesystem::path checkpoint = find_checkpoint(folder_);
   state_ = load_training_state(checkpoint);
   require(state_.data_fingerprint == parts_.data.fingerprint(),
@@ -88,7 +88,7 @@ void TrainingRun::resume() {
   load_for_training(checkpoint, parts_.model, parts_.optimizer);
   parts_.optimizer.set_steps(state_.optimizer_steps);
   parts_.sampler.restore(state_.sampler);
-  if (books_ == Books::kNone) return;
+  if (files_ == RunFiles::kNone) return;
   fmt::print("resuming after step {} from {}\n", state_.step, display_path(checkpoint));
   if (state_.options.steps != options_.steps && options_.schedule == Decay::kCosine)
     fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", options_.steps,
@@ -126,7 +126,7 @@ bool TrainingRun::validation_due(int64_t step) const {
 
 void TrainingRun::record_start(std::optional<double> validation_loss) {
   state_.first_validation_loss = validation_loss;
-  if (books_ == Books::kNone) return;
+  if (files_ == RunFiles::kNone) return;
   if (validation_loss)
     progress_->note(
         fmt::format("step 0/{}  validation loss {:.3f}", options_.steps, *validation_loss));
@@ -144,7 +144,7 @@ void TrainingRun::record(StepRecord record) {
   state_.step = record.step;
   state_.seconds = record.seconds;
   state_.last_loss = record.loss;
-  if (books_ == Books::kNone) return;
+  if (files_ == RunFiles::kNone) return;
   progress_->update(record);
   if (record.val_loss && validation_due(record.step))
     progress_->note(fmt::format("step {}/{}  validation loss {:.3f}", record.step, options_.steps,
@@ -174,9 +174,9 @@ void TrainingRun::save_checkpoint() {
   state_.sampler = parts_.sampler.state();
   if (parts_.rank.world != nullptr)
     save_checkpoint_parts(folder_, parts_.rank, state_, config, tensors, tokenizer_);
-  else if (books_ == Books::kKept)
+  else if (files_ == RunFiles::kWritten)
     lab::save_checkpoint(folder_, state_, config, tensors, tokenizer_);
-  if (books_ == Books::kKept) write_plot();
+  if (files_ == RunFiles::kWritten) write_plot();
   saved_step_ = state_.step;
 }
 
@@ -191,7 +191,7 @@ int TrainingRun::finish() {
   const std::string folder = display_path(folder_);
   const int exit_code = state_.step < options_.steps ? interrupt_->exit_code() : 0;
   interrupt_.reset();
-  if (books_ == Books::kNone) return exit_code;
+  if (files_ == RunFiles::kNone) return exit_code;
   if (exit_code != 0 && state_.step == 0) {
     fmt::print("\nstopped before the first step\n");
     return exit_code;

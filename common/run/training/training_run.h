@@ -51,26 +51,27 @@ struct TrainingParts {
   RankOfModel rank = {};
 };
 
-/// Who keeps the books where several ranks train together: one of them.
-enum class Books {
-  kKept,
+/// Where several ranks train together, one of them writes the files of the run.
+enum class RunFiles {
+  kWritten,
   kNone,  // this rank prints and writes nothing; it resumes, and notes Ctrl-C, as the others do
 };
 
-/// Keeps the books of a training loop, so that the loop shows only training: progress in the
+/// Everything around a training loop, so that the loop shows only training: progress in the
 /// terminal, metrics.jsonl, loss.svg, checkpoints, Ctrl-C. With --resume it first puts model,
 /// optimizer and sampler back to where the newest checkpoint has them.
 class TrainingRun {
  public:
   /// Makes the run's folder, or opens that of --resume. Throws Error: folder not writable,
   /// checkpoint damaged, other data than before.
-  TrainingRun(const TrainOptions& options, const TrainingParts& parts, Books books = Books::kKept);
+  TrainingRun(const TrainOptions& options, const TrainingParts& parts,
+              RunFiles files = RunFiles::kWritten);
   /// Removes the folder again if not one step was recorded.
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Empty where no books are kept.
+  /// Empty where no files are written.
   const std::filesystem::path& folder() const { return folder_; }
 
   /// The loop runs from first_step() while goes_on(step): until options.steps, or Ctrl-C.
@@ -103,10 +104,10 @@ class TrainingRun {
 
   TrainOptions options_;
   TrainingParts parts_;
-  Books books_;
+  RunFiles files_;
   TokenizerCopy tokenizer_;
   std::filesystem::path folder_;
-  std::optional<FolderLock> lock_;  // where books are kept
+  std::optional<FolderLock> lock_;  // where files are written
   TrainingState state_;
   int64_t saved_step_ = 0;
   double seconds_before_ = 0.0;

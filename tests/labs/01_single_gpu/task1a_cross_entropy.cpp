@@ -245,7 +245,8 @@ Rows largest_everywhere(int64_t vocab) {
 Rows one_leads(int64_t vocab, float lead) {
   const Tensor logits = Tensor::zeros({3, vocab});
   Rows rows = rows_of(fmt::format("one of {} scores is {} above the others", vocab, lead), logits);
-  rows.targets = {0, static_cast<double>(vocab / 2), static_cast<double>(vocab - 1)};
+  const int64_t middle = vocab / 2;
+  rows.targets = {0, static_cast<double>(middle), static_cast<double>(vocab - 1)};
   for (size_t n = 0; n < 3; ++n) rows.row(n)[rows.target(n)] = lead;
   return rows;
 }

@@ -12,7 +12,6 @@ namespace lab01 {
 namespace {
 
 using lab::Tensor;
-using lab::grading::Expected;
 using lab::grading::Mistake;
 using lab::grading::Numbers;
 using lab::grading::Parcel;

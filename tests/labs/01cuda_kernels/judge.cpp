@@ -152,8 +152,9 @@ void expect_at_most(const Parcel& result, const std::string& count, double limit
 
 void expect_shared_row(const Parcel& result, size_t columns) {
   if (columns < kLongRow) return;
+  const size_t most = columns / 4;
   expect_at_most(
-      result, "most_read", static_cast<double>(columns / 4),
+      result, "most_read", static_cast<double>(most),
       fmt::format(
           "one thread goes over a whole row: its work is to be shared by the threads of the "
           "block. Give each the columns threadIdx.x, threadIdx.x + {}, ..., and bring their "

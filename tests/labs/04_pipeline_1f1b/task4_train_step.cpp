@@ -77,11 +77,12 @@ void expect_messages(const Pipeline& pipeline, const std::vector<Parcel>& stages
     std::vector<Operation> passes = operations_of(stages[s].part(fmt::format("traffic.{}", step)));
     if (pipeline.training.max_norm > 0) {
       // Hidden states are larger than what clipping sends.
-      const auto others = std::ranges::stable_partition(passes, [](const Operation& operation) {
-        return is_message(operation.kind) && operation.bytes > sizeof(double);
-      });
-      expect_clipping(pipeline, s, {others.begin(), others.end()});
-      passes.erase(others.begin(), others.end());
+      const auto others =
+          std::stable_partition(passes.begin(), passes.end(), [](const Operation& operation) {
+            return is_message(operation.kind) && operation.bytes > sizeof(double);
+          });
+      expect_clipping(pipeline, s, {others, passes.end()});
+      passes.erase(others, passes.end());
     }
     expect_messages_of_step(pipeline, s, step, passes);
   }

@@ -19,7 +19,7 @@ struct Message {
   int tag = 0;
   uint64_t bytes = 0;
 
-  auto operator<=>(const Message&) const = default;
+  auto operator<=>(const Message&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Those that a stage's actions ask for, in their order.

@@ -131,7 +131,7 @@ TEST(Task4, AnyNumberOfStages) {
 TEST(Task4, ThreeProcesses) {
   std::vector<Wave> waves;
   for (const Size& size : {Size{3, 4}, Size{1, 2}, Size{2, 3}, Size{3, 5}}) {
-    const auto seed = static_cast<uint64_t>(470 + size.stages);
+    const auto seed = uint64_t{470} + static_cast<uint64_t>(size.stages);
     waves.push_back(draw_wave("1F1B", posted_one_f_one_b(size), Microbatches::kShapes, seed));
     waves.push_back(
         draw_wave("another order", random_program(size, seed), Microbatches::kShapes, seed + 10));

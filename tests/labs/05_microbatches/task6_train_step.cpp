@@ -209,7 +209,8 @@ void expect_messages(const StepCase& c, const Parcel& stage, size_t rank, size_t
 /// How waves are weighed wrongly.
 std::vector<lab::grading::Weighing> wave_weighings(const StepCase& c, const StepParts& all) {
   const size_t m = c.m();
-  const auto waves = static_cast<double>(all.microbatches.size() / m);
+  const size_t whole_waves = all.microbatches.size() / m;
+  const auto waves = static_cast<double>(whole_waves);
   const double total = all.targets;
   double rows = 0;
   for (const MicrobatchPart& b : all.microbatches) rows += b.sequences;

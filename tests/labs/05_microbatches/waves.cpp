@@ -20,9 +20,7 @@ using lab::grading::MicrobatchPart;
 using lab::grading::Mistake;
 using lab::grading::Numbers;
 using lab::grading::Parcel;
-using lab::grading::StepParts;
 using lab::grading::TrainingCase;
-using lab::grading::TrainingOracle;
 
 namespace {
 
@@ -103,7 +101,7 @@ void fill_missing_tokens(Parcel& input, int64_t vocab) {
       if (!batch.tokens.empty()) continue;
       const std::vector<int64_t> rows(static_cast<size_t>(batch.batch), batch.length);
       input.set(entry, lab::grading::draw_tokens(rows, batch.length, vocab,
-                                                 static_cast<uint64_t>(100 + k)));
+                                                 uint64_t{100} + static_cast<uint64_t>(k)));
     }
 }
 

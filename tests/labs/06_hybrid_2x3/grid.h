@@ -29,7 +29,10 @@ struct Grid {
   size_t ranks() const { return static_cast<size_t>(dp) * static_cast<size_t>(pp); }
   int pipeline(size_t rank) const { return static_cast<int>(rank) / pp; }
   int stage(size_t rank) const { return static_cast<int>(rank) % pp; }
-  size_t rank(int pipeline, int stage) const { return static_cast<size_t>(pipeline * pp + stage); }
+  size_t rank(int pipeline, int stage) const {
+    const int place = pipeline * pp + stage;
+    return static_cast<size_t>(place);
+  }
   bool is_last(size_t rank) const { return stage(rank) == pp - 1; }
   /// "rank 4 (stage 1 of pipeline 1)".
   std::string name(size_t rank) const {

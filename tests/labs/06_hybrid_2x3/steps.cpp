@@ -368,7 +368,8 @@ std::vector<StepCase> step_cases(const Grid& g, int multiple, uint64_t seed) {
     for (int m = count; m > 0; --m)
       if (count % m == 0) waves.push_back(m);
     // First several waves, and not as many as pipelines.
-    std::ranges::stable_partition(waves, [&](int m) { return m < count && count / m != g.dp; });
+    std::stable_partition(waves.begin(), waves.end(),
+                          [&](int m) { return m < count && count / m != g.dp; });
     cases.push_back({.training = drawn[k],
                      .wave = waves[k % waves.size()],
                      .schedule = k % 3 == 2 ? "gpipe" : "1f1b"});

@@ -1,6 +1,8 @@
 // Task 3: the shares of all stages of all pipelines, judged together.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/data/sampler.h"
 #include "tests/grading/shares.h"
 #include "tests/labs/06_hybrid_2x3/grid.h"

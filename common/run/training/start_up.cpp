@@ -1,5 +1,5 @@
 // Agreement of the ranks on what they are about to do.
-#include "common/run/training/several_ranks.h"
+#include "common/run/training/start_up.h"
 
 #include <algorithm>
 #include <array>
