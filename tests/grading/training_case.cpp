@@ -27,10 +27,10 @@ class Draw {
 };
 
 /// Large initial values, so that the gradients of all weights are well above rounding.
-LlamaConfig draw_model(Draw& draw, int stages) {
+LlamaConfig draw_model(Draw& draw, int stages, bool large) {
   const int64_t heads = draw.between(1, 3);
   const int64_t head_dim = 2 * draw.between(2, 3);
-  return {.vocab_size = draw.between(17, 33),
+  return {.vocab_size = large ? 5003 : draw.between(17, 33),
           .dim = heads * head_dim,
           .heads = heads,
           .kv_heads = draw.below(2) == 0 ? heads : 1,
@@ -67,6 +67,7 @@ struct Traits {
   Rows rows = Rows::kUnequal;
   enum class Targetless { kNone, kMicrobatch, kReplica, kStep } targetless = Targetless::kNone;
   bool tied = false;
+  bool large = false;  // tens of thousands of weights: what is done in pieces is seen
   std::string optimizer = "sgd";
   double clip = 0;  // of the norm of the first step's gradient
   float leftover = 0;
@@ -74,7 +75,7 @@ struct Traits {
 };
 
 TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& draw) {
-  TrainingCase c{.name = traits.name, .model = draw_model(draw, limits.stages)};
+  TrainingCase c{.name = traits.name, .model = draw_model(draw, limits.stages, traits.large)};
   c.seed = draw.seed() % 1000;
   c.replicas = limits.replicas;
   c.layers_of_stages = draw_layers(draw, c.model.layers, limits.stages);
@@ -205,7 +206,10 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .optimizer = "adam",
        .clip = 0.43,
        .leftover = 0.25F},
-      {.name = "gradients just short enough", .microbatches = 3, .clip = 1.07},
+      {.name = "gradients just short enough, in a large model",
+       .microbatches = 3,
+       .large = true,
+       .clip = 1.07},
       {.name = "twenty steps", .rows = Rows::kFull, .steps = 20},
   };
   std::vector<TrainingCase> cases;

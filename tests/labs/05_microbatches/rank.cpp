@@ -212,17 +212,19 @@ std::string refusal(const std::function<void()>& take_step) {
 
 /// Task 6.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
+  std::optional<ProcessGroup> part = part_of(input, world);
+  ProcessGroup& pipeline = part ? *part : world;
   const Schedule schedule = lab::schedule_from_text(input.text("schedule"), "schedule");
   const bool refuses = input.has("refuses");
   Parcel refusals;
   Parcel result =
-      lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
+      lab::grading::record_steps(input, &pipeline, [&](const lab::grading::StepArguments& a) {
         step_under_way() = {&schedule, a.microbatches,
                             std::vector<bool>(a.microbatches.size(), false), refuses};
         double loss = 0;
         const auto take_step = [&] {
           loss = train_step(a.stage, a.optimizer, schedule, a.microbatches,
-                            lab::grading::recorded_loss, a.learning_rate, a.max_norm, world);
+                            lab::grading::recorded_loss, a.learning_rate, a.max_norm, pipeline);
         };
         if (refuses)
           refusals.set_text(fmt::format("refusal.{}", a.step - 1), refusal(take_step));

@@ -57,6 +57,13 @@ std::vector<Wave> simple_waves() {
                              "0: F0 >F0* F1 >F1* F2 >F2* <B0 B0 <B1 B1 <B2 B2\n"
                              "1: <F2 F2 B2 >B2* <F0 F0 B0 >B0* <F1 F1 B1 >B1*"),
                 alike, 403),
+      draw_wave("many sends are under way at once",
+                program_from("stages 2 microbatches 6\n"
+                             "0: F0 >F0* F1 >F1* F2 >F2* F3 >F3* F4 >F4* F5 >F5* "
+                             "<B5 B5 <B4 B4 <B3 B3 <B2 B2 <B1 B1 <B0 B0\n"
+                             "1: <F5 F5 B5 >B5* <F4 F4 B4 >B4* <F3 F3 B3 >B3* "
+                             "<F2 F2 B2 >B2* <F1 F1 B1 >B1* <F0 F0 B0 >B0*"),
+                alike, 406),
       draw_wave("a posted send does not hold up the stage",
                 program_from("stages 2 microbatches 3\n"
                              "0: F0 F1 >F1* >F0* F2 >F2* <B2 B2 <B0 B0 <B1 B1\n"

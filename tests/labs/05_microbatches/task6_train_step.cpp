@@ -39,13 +39,16 @@ struct StepCase {
     return std::ranges::all_of(training.steps,
                                [&](const auto& step) { return step[0].size() == m(); });
   }
-  std::vector<Parcel> inputs() const {
+  /// `pipeline`: among several of the world, each of which takes steps of its own; -1: the only
+  /// one.
+  std::vector<Parcel> inputs(int pipeline = -1) const {
     std::vector<Parcel> all;
     for (int stage = 0; stage < training.stages(); ++stage) {
       all.push_back(training.input(stage));
       // Whoever counts targets everywhere may do so: only the last stage's number is used.
       fill_missing_tokens(all.back(), training.model.vocab_size);
       all.back().set_text("schedule", to_text(schedule));
+      all.back().set("pipeline", pipeline);
     }
     return all;
   }
@@ -256,12 +259,11 @@ std::vector<lab::grading::Weighing> wave_weighings(const StepCase& c, const Step
   return weighings;
 }
 
-void judge(const StepCase& c, const std::vector<Parcel>& stages) {
+void judge_numbers(const StepCase& c, const std::vector<Parcel>& stages) {
   for (size_t step = 0; step < c.training.steps.size(); ++step)
     for (size_t rank = 0; rank < stages.size(); ++rank) {
       expect_waves(c, stages[rank], rank, step);
       expect_one_update(c, stages[rank], rank, step);
-      expect_no_other_collective(c, stages[rank], rank, step);
     }
   judge_steps(c.training, stages,
               {.loss = StepContract::Loss::kMeanOnLastStage,
@@ -270,6 +272,13 @@ void judge(const StepCase& c, const std::vector<Parcel>& stages) {
                .how_to_clip = "call lab::clip_gradients(stage, max_gradient_norm, pipeline) after "
                               "the last wave and before the update",
                .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c, all); }});
+}
+
+void judge(const StepCase& c, const std::vector<Parcel>& stages) {
+  for (size_t step = 0; step < c.training.steps.size(); ++step)
+    for (size_t rank = 0; rank < stages.size(); ++rank)
+      expect_no_other_collective(c, stages[rank], rank, step);
+  judge_numbers(c, stages);
   for (size_t step = 0; step < c.training.steps.size(); ++step)
     for (size_t rank = 0; rank < stages.size(); ++rank)
       expect_messages(c, stages[rank], rank, step);
@@ -354,6 +363,22 @@ TEST(Task6, TwoStagesInWaves) { expect_steps(2, 4, 61, late_messages(61)); }
 TEST(Task6, OneStageIsLab01) { expect_steps(1, 6, 62, late_messages(62)); }
 
 TEST(Task6, FewerMicrobatchesThanStages) { expect_steps(6, 3, 63, late_messages(63), Cases::kFew); }
+
+/// The ranks of the second one have other numbers in the world than in their pipeline.
+TEST(Task6, TwoPipelinesThatKnowNothingOfEachOther) {
+  const std::vector<StepCase> cases = draw_steps(2, 4, 65);
+  std::vector<lab::grading::Call> calls;
+  for (size_t k = 0; k < 2; ++k) {
+    calls.push_back({.scenario = "train_step",
+                     .inputs = cases[k + 2].inputs(0),
+                     .name = "two pipelines: " + cases[k].training.name});
+    for (Parcel& input : cases[k].inputs(1)) calls[k].inputs.push_back(std::move(input));
+  }
+  judge_calls(calls, given(late_messages(65)), [&](size_t k, const std::vector<Parcel>& ranks) {
+    judge_numbers(cases[k + 2], {ranks.begin(), ranks.begin() + 2});
+    judge_numbers(cases[k], {ranks.begin() + 2, ranks.end()});
+  });
+}
 
 TEST(Task6, ThreeProcesses) { expect_steps(3, 4, 64, {}, Cases::kFew); }
 
