@@ -7,8 +7,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "common/data/utf8.h"
 #include "common/error.h"
+#include "common/io/utf8.h"
 
 namespace lab {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "common/data/model_check.h"
-#include "common/data/utf8.h"
 #include "common/error.h"
 #include "common/io/files.h"
+#include "common/io/utf8.h"
 
 namespace lab {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "common/data/utf8.h"
+#include "common/io/utf8.h"
 
 namespace lab::grading {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/data/utf8.h"
 #include "common/error.h"
+#include "common/io/utf8.h"
 
 namespace lab {
 namespace {

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/data/utf8.h"
 #include "common/error.h"
 #include "common/io/files.h"
+#include "common/io/utf8.h"
 
 namespace lab {
 namespace {

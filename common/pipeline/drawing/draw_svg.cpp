@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/error.h"
+#include "common/io/markup.h"
 #include "common/pipeline/drawing/draw.h"
 #include "common/pipeline/drawing/drawing.h"
 
@@ -37,24 +38,9 @@ constexpr const char* kStyle =
     ".timeline .n{fill:#fff}.timeline .card{fill:#1b2129}.timeline .lane{fill:#28303a}"
     ".timeline .tick{stroke:#66717d}.timeline .send{fill:#5d6875}.timeline .recv{fill:#434d59}}";
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (static_cast<unsigned char>(c) >= ' ')
-      result += c;
-  }
-  return result;
-}
-
 std::string label(double x, double y, const char* classes, const std::string& text) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", x, y, classes,
-                     escaped(text));
+                     html_escaped(text));
 }
 
 bool is_pass(const Span& span) { return span.kind <= SpanKind::kLoss && span.microbatch >= 0; }
@@ -84,7 +70,7 @@ class Figure {
         "{1:.0f}\" "
         "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n<title>{2}</title>\n"
         "<style>{3}</style>\n<rect class=\"card\" width=\"100%\" height=\"100%\" rx=\"12\"/>\n",
-        width, height, escaped(title_.empty() ? "Timeline of a pipeline" : title_), kStyle);
+        width, height, html_escaped(title_.empty() ? "Timeline of a pipeline" : title_), kStyle);
     svg += heading();
     for (int rank = 0; rank < timeline_.rank_count(); ++rank) svg += row(rank);
     return svg + scale() + legend() + "</svg>\n";
@@ -134,7 +120,7 @@ class Figure {
     std::string svg = fmt::format(
         "<g><title>{}: {} to {}</title><rect class=\"{}{}\" x=\"{:.2f}\" y=\"{:.1f}\" "
         "width=\"{:.2f}\" height=\"{}\"/>",
-        escaped(describe_span(span, rank)), format_time(span.start, timeline_.unit),
+        html_escaped(describe_span(span, rank)), format_time(span.start, timeline_.unit),
         format_time(span.end, timeline_.unit), span_name(span.kind), odd ? " odd" : "",
         x(span.start), y, std::max(width - (width > 4 ? 1 : 0), 0.3), kRowHeight);
     if (is_pass(span) && width >= label_width(span.microbatch) - 0.1)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "common/comm/diagnosis/describe.h"
 #include "common/comm/gloo/gloo_transport.h"
 #include "common/comm/store/file_store.h"
 #include "common/comm/store/memory_store.h"
@@ -16,7 +17,6 @@
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/own_address.h"
 #include "common/run/rendezvous/process_state.h"
-#include "common/run/rendezvous/rank_list.h"
 #include "common/run/rendezvous/rendezvous.h"
 #include "common/run/watch/beat_judge.h"
 #include "common/run/watch/watchdog.h"
@@ -174,7 +174,7 @@ struct Job::Impl {
       if (!told && patience > kSilentWait && now > begin + kSilentWait) {
         told = true;
         fmt::print(stderr, "rank 0 has finished and serves the others until they have, too: {}\n",
-                   rank_list(waited));
+                   list_ranks(waited));
       }
       std::this_thread::sleep_for(milliseconds(5));
     }

@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/comm/diagnosis/describe.h"
 #include "common/run/launch/oversight.h"
 #include "common/run/launch/prefix_output.h"
 #include "common/run/launch/signal_queue.h"
-#include "common/run/rendezvous/rank_list.h"
 
 namespace lab {
 namespace {
@@ -185,7 +185,7 @@ class Launch {
     }
     if (interrupted_ != 0 && !killed.empty())
       say(fmt::format("killed before they could write a checkpoint of this step: {}\n",
-                      rank_list(killed)));
+                      list_ranks(killed)));
   }
 
   void wait_for_news() {

@@ -11,7 +11,6 @@
 #include "common/run/launch/oversight.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/own_address.h"
-#include "common/run/rendezvous/rank_list.h"
 #include "common/run/watch/beat_judge.h"
 
 namespace lab {
@@ -73,7 +72,7 @@ class OneOfSeveralHosts final : public Oversight {
     const char* others = ranks.ended_others ? "; the others were ended" : "";
     if (cause == ranks.failed.end()) {
       fmt::print(stderr, "error: the job cannot go on, for the reason that {} gave above{}\n",
-                 rank_list(numbers(ranks)), others);
+                 list_ranks(numbers(ranks)), others);
       return kDiagnosedExit;
     }
     if (all_have(128 + SIGINT) || all_have(128 + SIGTERM))

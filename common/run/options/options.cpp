@@ -23,11 +23,14 @@ NLOHMANN_JSON_SERIALIZE_ENUM(OptimizerKind, {{OptimizerKind::kSgd, "sgd"},
 
 namespace {
 
-// Calls visit(name, field) for every value that all checkpoints store.
+// Calls visit(name, field) for every value that a checkpoint stores.
 template <typename Options, typename Visit>
 void visit_stored(Options& options, const Visit& visit) {
   visit("steps", options.steps);
   visit("seed", options.seed);
+  visit("device", options.device);
+  visit("precision", options.precision);
+  visit("comm", options.comm);
   visit("threads", options.threads);
   visit("ranks", options.ranks);
   visit("checkpoint_every", options.checkpoint_every);
@@ -54,14 +57,6 @@ void visit_stored(Options& options, const Visit& visit) {
   visit("hidden", options.model.hidden_dim);
   visit("context", options.model.context);
   visit("tied", options.model.tied_head);
-}
-
-// The same for those that checkpoints of earlier versions lack.
-template <typename Options, typename Visit>
-void visit_stored_since(Options& options, const Visit& visit) {
-  visit("device", options.device);
-  visit("precision", options.precision);
-  visit("comm", options.comm);
 }
 
 template <typename T>
@@ -149,18 +144,13 @@ void TrainOptions::validate() const {
 
 nlohmann::json options_to_json(const TrainOptions& options) {
   nlohmann::json json = nlohmann::json::object();
-  const auto write = [&](const char* name, const auto& field) { json[name] = field; };
-  visit_stored(options, write);
-  visit_stored_since(options, write);
+  visit_stored(options, [&](const char* name, const auto& field) { json[name] = field; });
   return json;
 }
 
 TrainOptions options_from_json(const nlohmann::json& json) {
   TrainOptions options = default_train_options();
   visit_stored(options, [&](const char* name, auto& field) { read(json, name, field); });
-  visit_stored_since(options, [&](const char* name, auto& field) {
-    if (json.contains(name)) read(json, name, field);
-  });
   return options;
 }
 

@@ -74,7 +74,7 @@ std::filesystem::path source_folder();
 /// TrainOptions with the corpus, tokenizer and cache of the source folder.
 TrainOptions default_train_options();
 
-/// For the checkpoint; and back, over the defaults: checkpoints of earlier versions lack some.
+/// For the checkpoint, and back.
 /// `from_json` throws nlohmann's exceptions, or Error for a number that does not fit.
 nlohmann::json options_to_json(const TrainOptions& options);
 TrainOptions options_from_json(const nlohmann::json& json);

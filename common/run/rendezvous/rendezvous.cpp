@@ -8,10 +8,10 @@
 #include <optional>
 #include <sstream>
 
+#include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
-#include "common/run/rendezvous/rank_list.h"
 
 namespace lab {
 namespace {
@@ -137,14 +137,14 @@ class Arrival {
     const auto now = Clock::now();
     if (now > deadline_) {
       const std::vector<int> ranks = missing(awaited);
-      refuse(store_, fmt::format("{} never arrived at {} (waited {:g} s): {}", rank_list(ranks),
+      refuse(store_, fmt::format("{} never arrived at {} (waited {:g} s): {}", list_ranks(ranks),
                                  meeting_place(environment_), seconds(environment_.timeout),
                                  ranks.size() == 1 ? "was it started?" : "were they started?"));
     }
     if (told_ || now < begin_ + kSilentWait) return;
     told_ = true;
     fmt::print(stderr, "rank {} waits for {} at {} ({:g} s at most)\n", environment_.rank,
-               rank_list(missing(awaited)), meeting_place(environment_),
+               list_ranks(missing(awaited)), meeting_place(environment_),
                seconds(environment_.timeout));
   }
 

@@ -3,13 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace lab {
-
-/// Any bytes as the text of an element or a quoted attribute: markup is escaped; bytes that are no
-/// UTF-8 become U+FFFD, and so do characters that XML does not know.
-std::string html_escaped(std::string_view text);
 
 /// "812 B", "1.50 kB", "34.2 MB": three digits, powers of ten.
 std::string format_bytes(double bytes);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/io/markup.h"
 #include "common/run/report/html_text.h"
 #include "common/run/training/loss_plot.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/io/markup.h"
 #include "common/pipeline/drawing/drawing.h"
 #include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"

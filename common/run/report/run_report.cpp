@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/io/markup.h"
 #include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 #include "common/run/report/report_style.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/io/markup.h"
 #include "common/pipeline/drawing/drawing.h"
 #include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"

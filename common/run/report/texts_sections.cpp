@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "common/io/markup.h"
 #include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "common/io/markup.h"
 #include "common/pipeline/drawing/drawing.h"
 #include "common/pipeline/standstill.h"
 #include "common/run/report/html_text.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/error.h"
+#include "common/io/markup.h"
 #include "common/run/training/curve.h"
 
 namespace lab {
@@ -47,21 +48,6 @@ struct Scale {
   }
 };
 
-std::string escape(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (static_cast<unsigned char>(c) >= ' ')
-      result += c;
-  }
-  return result;
-}
-
 std::string polyline(const Curve& points, const Scale& scale, const char* style) {
   std::string text = fmt::format("<polyline class=\"{}\" points=\"", style);
   for (const CurvePoint& point : points)
@@ -72,7 +58,7 @@ std::string polyline(const Curve& points, const Scale& scale, const char* style)
 std::string label(double x, double y, const char* anchor, const std::string& text,
                   const char* more = "") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
-                     anchor, more, escape(text));
+                     anchor, more, html_escaped(text));
 }
 
 std::string axes(const Scale& scale) {
@@ -149,7 +135,7 @@ std::string loss_plot_svg(std::span<const StepRecord> records, const std::string
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\">\n<title>{2}</title>\n<style>{3}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-      kWidth, kHeight, escape(title), kStyle);
+      kWidth, kHeight, html_escaped(title), kStyle);
   svg += label(kLeft, 30, "start", title, " class=\"title\"");
   svg += axes(scale) + legend(!validation.empty());
   svg += polyline(raw, scale, "raw") + polyline(running_mean(raw), scale, "smooth");

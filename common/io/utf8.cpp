@@ -1,5 +1,5 @@
 // Validation by the table of well-formed byte sequences, Unicode 15.0, table 3-7.
-#include "common/data/utf8.h"
+#include "common/io/utf8.h"
 
 #include <cstdint>
 #include <cstring>
