@@ -37,6 +37,8 @@ void Block::run(KernelCall& call, uint3 index) {
 void Block::count(Statistics& statistics) const {
   for (const Thread& thread : threads_) {
     statistics.most_bytes_read = std::max(statistics.most_bytes_read, thread.bytes_read);
+    statistics.most_bytes_written =
+        std::max(statistics.most_bytes_written, thread.device_bytes_written);
     statistics.device_bytes_read += thread.device_bytes_read;
     statistics.device_bytes_written += thread.device_bytes_written;
   }

@@ -43,8 +43,10 @@ struct Statistics {
   long copies = 0;       // copies that ran
   long memsets = 0;      // likewise
   long waits = 0;        // calls by which the host waited for the device
-  /// Of the kernel that ran last (not those of cuBLAS): what one of its threads has read at most.
+  /// Of the kernel that ran last (not those of cuBLAS): what one of its threads has read at most,
+  /// and what one has written to device memory.
   size_t most_bytes_read = 0;
+  size_t most_bytes_written = 0;
   /// All its threads together, from and to device memory; without atomic operations.
   size_t device_bytes_read = 0;
   size_t device_bytes_written = 0;

@@ -42,6 +42,7 @@ cudaError_t check_configuration(const cudaLaunchConfig_t& config, const void* fu
 void run_kernel(KernelCall& call) {
   ++counts().launches;
   counts().most_bytes_read = 0;
+  counts().most_bytes_written = 0;
   counts().device_bytes_read = 0;
   counts().device_bytes_written = 0;
   const dim3 grid = call.grid;

@@ -69,7 +69,9 @@ struct Traits {
   bool tied = false;
   bool large = false;  // tens of thousands of weights: what is done in pieces is seen
   std::string optimizer = "sgd";
-  double clip = 0;  // of the norm of the first step's gradient
+  bool warms_up = false;
+  double clip = 0;         // of the norm of the first step's gradient
+  double loss_factor = 1;  // what the step is given is another loss than lab 01's
   float leftover = 0;
   int steps = 2;
 };
@@ -82,7 +84,9 @@ TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& dra
   c.model.tied_head = traits.tied && limits.stages == 1;
   c.optimizer = traits.optimizer;
   c.learning_rate = 0.01F * static_cast<float>(draw.between(2, 7));
+  c.warms_up = traits.warms_up;
   c.leftover = traits.leftover;
+  c.loss_factor = traits.loss_factor;
   const bool counts_differ = limits.unequal_counts && traits.rows == Rows::kUnequal;
   const int64_t empty_replica = draw.below(limits.replicas);
   for (int step = 0; step < traits.steps; ++step) {
@@ -157,7 +161,6 @@ Parcel TrainingCase::input(int rank) const {
                                          static_cast<double>(own.last_layer),
                                          own.embeds ? 1.0 : 0.0, own.has_head ? 1.0 : 0.0});
   parcel.set_text("optimizer", optimizer);
-  parcel.set("learning_rate", double{learning_rate});
   parcel.set("max_norm", max_norm);
   parcel.set("leftover", double{leftover});
   parcel.set("loss_factor", loss_factor);
@@ -166,6 +169,7 @@ Parcel TrainingCase::input(int rank) const {
   parcel.set("steps", static_cast<double>(steps.size()));
   for (size_t step = 0; step < steps.size(); ++step) {
     const auto& microbatches = steps[step][static_cast<size_t>(replica)];
+    parcel.set(fmt::format("learning_rate.{}", step), double{rate(step)});
     parcel.set(fmt::format("microbatches.{}", step), static_cast<double>(microbatches.size()));
     for (size_t k = 0; k < microbatches.size(); ++k) {
       const TokenBatch& batch = microbatches[k];
@@ -197,6 +201,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .microbatches = 2,
        .targetless = Targetless::kReplica,
        .optimizer = "adam",
+       .warms_up = true,
        .clip = 0.57,
        .steps = 3},
       {.name = "a step without any target",
@@ -209,7 +214,8 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
       {.name = "gradients just short enough, in a large model",
        .microbatches = 3,
        .large = true,
-       .clip = 1.07},
+       .clip = 1.07,
+       .loss_factor = 4},
       {.name = "twenty steps", .rows = Rows::kFull, .steps = 20},
   };
   std::vector<TrainingCase> cases;

@@ -22,6 +22,7 @@ struct TrainingCase {
   std::vector<int64_t> layers_of_stages = {};  // none: one stage
   std::string optimizer = "sgd";
   float learning_rate = 0.05F;
+  bool warms_up = false;  // the learning rate grows from 0 in the first step
   double max_norm = 0;
   float leftover = 0;      // in every gradient before the first step
   double loss_factor = 1;  // of the loss that the steps are given, and of its gradient
@@ -33,6 +34,10 @@ struct TrainingCase {
   }
   int ranks() const { return replicas * stages(); }
   StageSpan span(int stage) const;
+  /// The learning rate of a step, counted from 0.
+  float rate(size_t step) const {
+    return warms_up ? learning_rate * static_cast<float>(step) : learning_rate;
+  }
   /// What rank `rank` is given: its stage, and of its replica's microbatches what that stage may
   /// read. The first stage gets the tokens and the last one the targets; otherwise the tokens are
   /// missing or wrong.

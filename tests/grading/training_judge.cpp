@@ -366,7 +366,7 @@ void expect_one_update(const Step& s, size_t rank) {
          {.what = fmt::format("{}the learning rate that optimizer.step was given, which should be "
                               "that of the step as it is",
                               s.who(rank)),
-          .values = {double{s.training.learning_rate}},
+          .values = {double{s.training.rate(s.step)}},
           .tolerance = {1e-8}});
 }
 

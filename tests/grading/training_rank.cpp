@@ -129,7 +129,7 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
     optimizer.begin_step();
     const uint64_t last = world != nullptr ? last_operation(world->recorder()) : 0;
     result.set(entry("loss"), take_step({stage, optimizer, microbatches,
-                                         static_cast<float>(input.number("learning_rate")),
+                                         static_cast<float>(input.number(entry("learning_rate"))),
                                          input.number("max_norm"), step + 1}));
     Parcel traffic;
     if (world != nullptr) note_operations(world->recorder(), last, traffic);

@@ -286,15 +286,6 @@ TEST_F(RunFolderTest, ResumeStaysOnTheDeviceUnlessToldOtherwise) {
             "--precision bfloat16: the CPU computes in float32 only; say --precision float32");
 }
 
-TEST(Options, CheckpointsOfEarlierVersionsHaveNoDevice) {
-  nlohmann::json json = options_to_json(parse({"--device", "cuda", "--precision", "tf32"}));
-  for (const char* name : {"device", "precision", "comm"}) json.erase(name);
-  const TrainOptions options = options_from_json(json);
-  EXPECT_EQ(options.device, "cpu");
-  EXPECT_EQ(options.precision, "float32");
-  EXPECT_EQ(options.comm, "gloo");
-}
-
 TEST_F(RunFolderTest, AResumedSplitIsForAsManyStages) {
   PipelineOptions pipeline;
   const auto parse_split = [&](std::vector<const char*> arguments, int stages) {

@@ -264,7 +264,7 @@ TEST(Task1a, RowsOfEverySize) {
        random_rows(8, 9, 2, 4, scales), random_rows(8, 130, 2, 5, scales),
        random_rows(4, 13, 8, 6, scales), random_rows(2, 1, 4, 7), random_rows(9, 2, 4, 8),
        random_rows(5, 4097, 6, 9), random_rows(8, 17, 1e-30, 10, scales), largest_everywhere(13),
-       random_rows(3, 3, 4, 11), random_rows(2, 32'000, 0.3, 12)});
+       random_rows(3, 3, 4, 11), random_rows(2, 32'000, 0.3, 12), random_rows(3, 151'937, 2, 17)});
 }
 
 TEST(Task1a, FiniteForEveryScore) {

@@ -313,6 +313,9 @@ TEST(Task2, EveryStateStepAndConfiguration) {
                   {.size = 37, .step = 1001, .config = usual},
                   {.size = 37, .step = 1, .config = usual},
                   {.size = 37, .step = 2, .config = usual},
+                  {.size = 37, .step = 3, .config = usual, .learning_rate = 0},  // of a warm-up
+                  {.size = 21, .step = 300, .config = slow},
+                  {.size = 21, .step = 5, .config = slowest},
                   {.size = 18, .step = 10'000, .config = slow},
                   {.size = 23, .step = 3, .config = no_memory},
                   {.size = 29, .step = 123'456, .config = slowest},

@@ -37,6 +37,7 @@ Work watch(int order, int block_step, const std::function<void()>& call,
     set("others", all.copies - before.copies + all.memsets - before.memsets);
     if (all.launches == before.launches) return read(), work;
     set("most_read", all.most_bytes_read / sizeof(float));
+    set("most_written", all.most_bytes_written / sizeof(float));
     set("read", all.device_bytes_read / sizeof(float));
     set("written", all.device_bytes_written / sizeof(float));
     read();

@@ -153,13 +153,14 @@ void expect_at_most(const Parcel& result, const std::string& count, double limit
 void expect_shared_row(const Parcel& result, size_t columns) {
   if (columns < kLongRow) return;
   const size_t most = columns / 4;
-  expect_at_most(
-      result, "most_read", static_cast<double>(most),
-      fmt::format(
-          "one thread goes over a whole row: its work is to be shared by the threads of the "
-          "block. Give each the columns threadIdx.x, threadIdx.x + {}, ..., and bring their "
-          "results together\nrow of {}, numbers that a thread has read:",
-          kThreads, columns));
+  for (const auto& [count, verb] : {std::pair{"most_read", "read"}, {"most_written", "written"}})
+    expect_at_most(
+        result, count, static_cast<double>(most),
+        fmt::format(
+            "one thread goes over a whole row: its work is to be shared by the threads of the "
+            "block. Give each the columns threadIdx.x, threadIdx.x + {}, ..., and bring their "
+            "results together\nrow of {}, numbers that a thread has {}:",
+            kThreads, columns, verb));
 }
 
 std::function<std::string(size_t)> place_in_row(size_t per_row, const std::string& element,

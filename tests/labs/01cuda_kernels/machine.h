@@ -20,6 +20,7 @@ struct Work {
   ///   early       kernels that ran, and waits, before the function returned
   ///   others      copies and memsets
   ///   most_read   numbers of 4 bytes that one thread of the last kernel has read at most
+  ///   most_written  the same of what one has written
   ///   read        from GPU memory by all its threads together
   ///   written     likewise
   std::map<std::string, double> counts = {};

@@ -222,7 +222,7 @@ TEST(TaskC2, EqualScores) {
 
 TEST(TaskC2, NothingToPredict) {
   std::vector<Rows> all;
-  for (int64_t vocab : {203, 200, 1, 5})
+  for (int64_t vocab : {203, 200, 1, 5, 4096})
     for (int64_t count : {1, 5}) {
       all.push_back(draw_rows(count, vocab, 11, 0.5F));
       for (size_t n = 0; n < all.back().count(); n += 2) all.back().target(n) = kNone;
@@ -268,7 +268,8 @@ TEST(TaskC2, ManySmallScoresAddUp) {
 }
 
 TEST(TaskC2, ScaleIsAFactorOfTheGradientOnly) {
-  judge({draw_rows(6, 100, 0, 0.125F), draw_rows(6, 100, 0, 3), draw_rows(6, 100, 0, 0.0013F)});
+  judge({draw_rows(6, 100, 0, 0.125F), draw_rows(6, 100, 0, 3), draw_rows(6, 100, 0, 0.0013F),
+         draw_rows(6, 100, 0, 0)});
 }
 
 TEST(TaskC2, NothingElseIsTouched) {

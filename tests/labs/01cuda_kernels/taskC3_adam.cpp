@@ -211,7 +211,8 @@ void judge(const std::vector<Update>& updates, const Options& options = {}) {
 
 TEST(TaskC3, BiasIsCorrectedInEveryStep) {
   std::vector<Update> updates;
-  for (int64_t step : {1, 1, 2, 3, 40, 1000, 1001, 5000, 100'000, 7, 1})
+  for (int64_t step : std::initializer_list<int64_t>{1, 1, 2, 3, 40, 1000, 1001, 5000, 100'000,
+                                                     3'000'000'007, 7, 1})
     updates.push_back(draw_update(43, step, 10 * updates.size()));
   judge(updates);
 }

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/labs/03_weight_aggregation/weights.h"
 
 namespace lab03 {
@@ -23,6 +25,29 @@ void expect_untouched_gradients(const std::vector<Parcel>& results) {
   }
 }
 
+/// One all_reduce per tensor, or one for all of them, and nothing else.
+void expect_messages(const Case& c, const Parcel& result, size_t rank, size_t ranks) {
+  std::vector<uint64_t> bytes;
+  bool others = false;
+  for (const lab::grading::Operation& operation : operations_of(result)) {
+    others = others || operation.kind != lab::OpKind::kAllReduce;
+    if (operation.bytes > 0) bytes.push_back(operation.bytes);
+  }
+  std::vector<uint64_t> tensors;
+  for (const lab::Tensor& tensor : c.values[rank])
+    if (tensor.numel() > 0) tensors.push_back(tensor.bytes());
+  std::ranges::sort(bytes);
+  std::ranges::sort(tensors);
+  const bool right = bytes == tensors || bytes == std::vector{c.bytes()} ||
+                     (bytes.empty() && (ranks == 1 || c.bytes() == 0));
+  if (!others && right) return;
+  stop(
+      fmt::format("the weights are right, but the messages are not: one all_reduce per tensor, or "
+                  "one for all of them in a flat tensor, and no other message\nrank {}: {}; the "
+                  "weights are {} bytes",
+                  rank, in_words(operations_of(result)), c.bytes()));
+}
+
 void judge(const Case& c, const std::vector<Parcel>& results) {
   expect_whole_fences(results);
   expect_untouched_gradients(results);
@@ -32,6 +57,7 @@ void judge(const Case& c, const std::vector<Parcel>& results) {
       got, [&](size_t r) { return weights.expected(r, got, "the weights"); }, {},
       lab::grading::Blame::kLastRank);  // a broadcast leaves rank 0 as it was
   expect_same_bits(got, "the averaged weights");
+  for (size_t r = 0; r < results.size(); ++r) expect_messages(c, results[r], r, results.size());
 }
 
 void expect_averages(const std::vector<Case>& cases, const JobOptions& options) {

@@ -172,6 +172,15 @@ TEST(Task2, InAnyOrder) {
                   shuffled(questions, lab::grading::scenario_seed() + 2)});
 }
 
+/// What k steps are in fractions: 49 * (1.0 / 49) is not 1.
+TEST(Task2, EveryKAtItsFirstMultiples) {
+  Questions questions;
+  for (int64_t k = 1; k <= 1000; ++k)
+    for (const int64_t step : {k - 1, k, k + 1, 3 * k})
+      if (step > 0) questions.push_back({step, k});
+  expect_answers({questions});
+}
+
 TEST(Task2, LateInALongRun) {
   constexpr int64_t kLate = int64_t{1} << 33;
   expect_answers({steps_of({500, 8, 3}, 16'777'210, 16'777'230),

@@ -195,7 +195,7 @@ void expect_own_state(const Steps& s, const Parcel& result, size_t r) {
   Tensor weights = result.tensor("start").clone();
   const auto optimizer = lab::grading::reference_optimizer(s.training.optimizer, weights.numel());
   for (size_t step = 0; step < s.count(); ++step) {
-    optimizer->step(weights, result.tensor(entry("gradients", step)), s.training.learning_rate);
+    optimizer->step(weights, result.tensor(entry("gradients", step)), s.training.rate(step));
     const Numbers wanted = lab::grading::to_doubles(weights);
     lab::grading::expect(
         numbers(result, "updated", step),

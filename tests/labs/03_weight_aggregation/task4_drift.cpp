@@ -214,6 +214,8 @@ std::vector<Case> delicate_cases(size_t ranks, uint64_t seed) {
       balanced_case("equal weights", kSomeShapes, ranks, [](size_t) { return 0.0F; }),
       balanced_case("differences that are small beside the weights", {{40, 30}, {7}}, ranks,
                     [](size_t i) { return static_cast<float>(1 + i % 3) * 0x1p-16F; }),
+      balanced_case("differences that are tiny", {{40, 30}, {7}}, ranks,
+                    [](size_t i) { return static_cast<float>(1 + i % 3) * 0x1p-20F; }),
       balanced_case("a single weight has drifted", kSomeShapes, ranks,
                     [](size_t i) { return i == 50 ? 4.0F : 0.0F; }),
       random_case("weights that differ in their last bits", kSomeShapes, balance(ranks).shares,
@@ -222,8 +224,8 @@ std::vector<Case> delicate_cases(size_t ranks, uint64_t seed) {
   };
   for (size_t r = 1; r < ranks; ++r)
     for (size_t k = 0; k < kSomeShapes.size(); ++k) {
-      cases[3].values[r][k] = cases[3].values[0][k].clone();
-      float& first = cases[3].values[r][k].values()[0];
+      cases[4].values[r][k] = cases[4].values[0][k].clone();
+      float& first = cases[4].values[r][k].values()[0];
       first = std::nextafter(first, 2.0F);
     }
   return cases;
