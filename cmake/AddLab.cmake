@@ -11,19 +11,19 @@
 #                                   implementation (tests/grading/implementation.h)
 #   lab01_verdict                   the tests: all other files of tests/labs/01_single_gpu. Starts
 #                                   rank programs, judges what they return.
-# What follows BUILDS_ON are labs whose functions this one calls: add_lab(03 name BUILDS_ON 01 02).
-# They come from the solutions, for the tests and for the programs; in labNN_mine alone from the
-# student's own files.
+# BUILDS_ON is followed by the labs whose functions this one calls: add_lab(03 name BUILDS_ON 01
+# 02). They come from the solutions, for the tests and for the programs; only in labNN_mine do they
+# come from the student's files.
 #
 # add_lab(00 warmup UNGRADED) has the programs only.
 #
-# add_lab(01cuda kernels CUDA) is graded only: its implementation is kernels.cu, and no program of
-# its own shows it. The rank program contains the emulation of CUDA, and emulated*.cpp of the lab's
-# tests. Where there is a CUDA Toolkit, lab01cuda_ranks_gpu with gpu*.cpp in their place loads
-# implementations/lab01cuda/NAME_gpu.so, when LAB_TEST_DEVICE=cuda says so. Without the emulation
-# such a lab has no tests but those on a GPU.
+# add_lab(01cuda kernels CUDA) is graded only: its implementation is kernels.cu, and it has no
+# program. The rank program contains the emulation of CUDA, and emulated*.cpp of the lab's tests.
+# With a CUDA Toolkit there is also lab01cuda_ranks_gpu, with gpu*.cpp in their place; it loads
+# implementations/lab01cuda/NAME_gpu.so and is used if LAB_TEST_DEVICE=cuda. Without the emulation,
+# such a lab has only the tests on a GPU.
 #
-# Students' code is never part of the default build, so a lab that does not compile stops nothing
+# Students' code is never part of the default build, so a lab that does not compile affects nothing
 # else; building is a fixture of the tests.
 #
 # Entries of ctest, by label:
@@ -49,7 +49,7 @@ function(add_lab number name)
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.${extension})
   set(starter labs/${folder}/${name}.${extension})
 
-  # The code of the labs that it builds on.
+  # The code of the labs that this one builds on.
   add_library(${lab}_base INTERFACE)
   add_library(${lab}_base_mine INTERFACE)
   foreach(base IN LISTS arg_BUILDS_ON)
@@ -86,7 +86,7 @@ function(add_lab number name)
     set(rehearsal ${lab}_rehearsal)
   endif()
 
-  # Nothing of a lab can be tested without these.
+  # No test of a lab can run without these.
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
                      TARGETS ${lab}_verdict ${lab}_ranks ${lab}_shared_solution ${rehearsal})
   lab_add_task_tests(${lab} solution${number} solution "${tasks}" "${rehearsal}")
@@ -95,7 +95,7 @@ function(add_lab number name)
                      REQUIRES ${lab}_solution TARGETS ${lab}_shared_student STUDENT ${lab} ${starter})
   lab_add_task_tests(${lab} ${lab} student "${tasks}" "${rehearsal}")
 
-  # That a student's file does not compile is no failure of the starter.
+  # If a student's file does not compile, the starter has not failed.
   lab_add_build_test(build.starter${number} LABEL starter${number} FIXTURE ${lab}_starter
                      REQUIRES ${lab}_solution TARGETS ${lab}_shared_student STUDENT ${lab} ${starter}
                      TOLERANT)
@@ -109,7 +109,8 @@ function(add_lab number name)
   lab_add_mutants(${lab} ${number} ${name} ${solution} "${tasks}")
 endfunction()
 
-# A lab without points: its program checks what the student wrote. The solution's must be content.
+# A lab without points: its program checks what the student wrote. With the solution it must
+# succeed.
 function(lab_add_ungraded lab number folder name)
   foreach(implementation IN ITEMS solution student)
     if(implementation STREQUAL "solution")
@@ -155,7 +156,7 @@ function(lab_read_tasks folder result)
   set(${result} "${tasks}" PARENT_SCOPE)
 endfunction()
 
-# The tests of a lab: all of tests/labs/FOLDER but what rank programs are made of.
+# The tests of a lab: all of tests/labs/FOLDER except the files of rank programs.
 function(lab_add_verdict lab folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/*.cpp)
   foreach(kind IN ITEMS rank rehearsal emulated gpu)
@@ -179,14 +180,14 @@ function(lab_add_verdict lab folder)
   set_target_properties(${lab}_verdict PROPERTIES LAB_NO_GPU ON)
 endfunction()
 
-# Tests, whose own speed does not matter.
+# For tests, whose speed does not matter.
 function(lab_build_quickly target)
   set_target_properties(${target} PROPERTIES LAB_QUICK_BUILD ON)
   target_precompile_headers(${target} REUSE_FROM lab_grading)
 endfunction()
 
 # The rank program PROGRAM, with the test sources of KIND (emulated, gpu) if there are any. It
-# exports all of the library: an implementation may use any of it.
+# exports the whole library, because an implementation may use any of it.
 function(lab_add_rank_program lab program kind)
   set(objects $<TARGET_OBJECTS:${lab}_test_rank>)
   set(emulated OFF)
@@ -211,21 +212,22 @@ function(lab_add_rank_program lab program kind)
   endif()
 endfunction()
 
-# The whole library, with all of its symbols to be seen by shared objects; and other libraries.
+# The whole library, with all symbols visible to shared objects; and other libraries.
 function(lab_serve_implementations program)
   set(archives "")
   foreach(library IN ITEMS lab_common ${ARGN})
     list(APPEND archives $<TARGET_FILE:${library}>)
   endforeach()
-  # Not as LINK_LIBRARY:WHOLE_ARCHIVE: the library and its accelerators need each other, so that it
+  # Not as LINK_LIBRARY:WHOLE_ARCHIVE: the library and its accelerators need each other, so it
   # appears twice in the command.
   target_link_options(${program} PRIVATE
     LINKER:--whole-archive ${archives} LINKER:--no-whole-archive)
   set_target_properties(${program} PROPERTIES ENABLE_EXPORTS ON)
 endfunction()
 
-# The lab's program without an implementation: that of LD_PRELOAD, else the solution's. rehearsal.cpp
-# of the lab's tests defines functions that go before both: what the contract leaves free.
+# The lab's program without an implementation: that of LD_PRELOAD, else the solution's.
+# rehearsal.cpp of the lab's tests defines functions that take precedence over both: those whose
+# results the contract leaves open.
 function(lab_add_rehearsal lab)
   set(fixed "")
   if(TARGET ${lab}_test_rehearsal)
@@ -245,7 +247,7 @@ function(lab_add_implementation lab name source)
   set(code ${lab}_code_${name})
   if(source MATCHES "[.]cu$")
     lab_emulate_cuda(${code} OBJECT ${source})
-    # It asks for all warnings; add_lab does so for the solution only.
+    # It enables all warnings; add_lab does so only for the solution.
     get_target_property(libraries ${code} LINK_LIBRARIES)
     list(REMOVE_ITEM libraries lab_warnings)
     set_target_properties(${code} PROPERTIES LINK_LIBRARIES "${libraries}")
@@ -256,8 +258,9 @@ function(lab_add_implementation lab name source)
   lab_add_shared_object(${lab} ${name} ${code})
 endfunction()
 
-# Calls of the contract's functions must be seen by whoever else defines them, also those within the
-# file; and every copy of a shared object has static variables of its own.
+# Calls of the contract's functions, including those within the file, must go through the dynamic
+# linker, so that other definitions can replace them; and every copy of a shared object has its own
+# static variables.
 set(LAB_SHARED_OPTIONS -fPIC -fsemantic-interposition
     $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
 
@@ -271,8 +274,8 @@ function(lab_add_shared_object lab name code)
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/implementations/${lab})
 endfunction()
 
-# The rank program of a CUDA lab for a GPU, where there is a toolkit to build it with, and the tests
-# of the solution there.
+# The rank program of a CUDA lab for a GPU, if there is a toolkit to build it with, and the tests of
+# the solution there.
 function(lab_add_gpu_tests lab folder solution starter tasks)
   if(NOT LAB_HAS_CUDA)
     return()
@@ -284,7 +287,7 @@ function(lab_add_gpu_tests lab folder solution starter tasks)
     add_library(${code} OBJECT EXCLUDE_FROM_ALL ${source_${implementation}})
     target_link_libraries(${code} PRIVATE lab_common CUDA::cudart_static)
     lab_add_shared_object(${lab} ${implementation}_gpu ${code})
-    # CUDA's static runtime hides its functions: each file has one of its own.
+    # CUDA's static runtime hides its functions: each file has its own copy.
     target_link_libraries(${lab}_shared_${implementation}_gpu PRIVATE CUDA::cudart_static)
   endforeach()
   target_link_libraries(${lab}_gpu_code_solution PRIVATE lab_warnings)
@@ -296,14 +299,14 @@ function(lab_add_gpu_tests lab folder solution starter tasks)
     add_test(NAME gpu.${lab}.${task}
              COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_on_gpu.sh $<TARGET_FILE:${lab}_ranks_gpu>
                      $<TARGET_FILE:${lab}_verdict> --implementation solution --task ${task})
-    # One at a time: GPU memory is not shared out.
+    # One at a time: GPU memory is not divided among tests.
     set_tests_properties(gpu.${lab}.${task} PROPERTIES
       LABELS gpu FIXTURES_REQUIRED ${lab}_gpu ENVIRONMENT LAB_TEST_DEVICE=cuda
       SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu TIMEOUT 300)
   endforeach()
 endfunction()
 
-# LAB_NAME, the program of a lab, for what one sees when it runs.
+# LAB_NAME, the program of a lab, to run and watch.
 function(lab_add_program lab folder name)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "CODE;BASE" "")
   if(NOT TARGET ${lab}_main)
@@ -312,7 +315,7 @@ function(lab_add_program lab folder name)
                                       PRIVATE lab_warnings)
     set_target_properties(${lab}_main PROPERTIES LAB_QUICK_BUILD ON)
   endif()
-  # A student's code is built on request only.
+  # A student's code is built only on request.
   set(on_request "")
   if(NOT arg_CODE STREQUAL "solution")
     set(on_request EXCLUDE_FROM_ALL)
@@ -346,7 +349,7 @@ function(lab_add_task_tests lab prefix implementation tasks rehearsal)
 endfunction()
 
 # The wrong and the correct solutions of tests/labs/FOLDER/mutants.txt, compiled by one script: they
-# are no targets, since there are hundreds of them.
+# are not targets, because there are hundreds of them.
 function(lab_add_mutants lab number name solution tasks)
   set(compiled ${solution})
   if(solution MATCHES "[.]cu$")

@@ -2,10 +2,10 @@
 
 # lab_add_build_test(NAME LABEL label FIXTURE fixture [REQUIRES fixture] TARGETS target...
 #                    [STUDENT lab file [TOLERANT]])
-# Adds a test that builds the targets; tests which require the fixture run after it, and not at all
-# if it fails. STUDENT: the student's file that is being built, for the words of the message.
-# TOLERANT: passes in any case; the programs are missing then.
-# Target lab_tests builds all but students' files in one go: the tests then find everything built.
+# Adds a test that builds the targets; tests that require the fixture run after it, and not at all
+# if it fails. STUDENT: the student's file that is being built, for the message. TOLERANT: passes in
+# any case; if the build fails, the programs are missing. Target lab_tests builds everything except
+# students' files in one go, so that the tests find it built.
 add_custom_target(lab_tests)
 function(lab_add_build_test name)
   cmake_parse_arguments(ARG "TOLERANT" "LABEL;FIXTURE;REQUIRES" "TARGETS;STUDENT" ${ARGN})

@@ -1,16 +1,16 @@
-# Compiler flags of the workbook's own code.
-# lab_flags: what every target gets. lab_warnings: on top, everything but students' files.
+# Compiler flags of the workbook's own code. lab_flags: for every target. lab_warnings: in addition,
+# for everything except students' files.
 
 add_library(lab_flags INTERFACE)
 target_include_directories(lab_flags INTERFACE ${CMAKE_SOURCE_DIR})
-# Where files that come with the sources lie: golden values, the sample corpus.
+# Where the files that come with the sources are: golden values, the sample corpus.
 target_compile_definitions(lab_flags INTERFACE LAB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-# fmt 9 does not expect that nvcc knows constexpr.
+# fmt 9 does not expect nvcc to support constexpr.
 target_compile_definitions(lab_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 
-# No -ffast-math: sums must come out in the order in which they are written. Without errno and
-# floating-point traps, square roots and conditionals can still be vectorised.
-# A target with the property LAB_QUICK_BUILD is built faster: tests, whose own speed does not matter.
+# No -ffast-math: sums must be formed in the order in which they are written. Without errno and
+# floating-point traps, square roots and conditionals can still be vectorised. A target with the
+# property LAB_QUICK_BUILD is built faster: for tests, whose speed does not matter.
 target_compile_options(lab_flags INTERFACE
   $<IF:$<BOOL:$<TARGET_PROPERTY:LAB_QUICK_BUILD>>,-O1,-O3>
   "$<$<COMPILE_LANGUAGE:CXX>:-g1;-fno-math-errno;-fno-trapping-math>"
@@ -38,6 +38,6 @@ target_compile_options(lab_warnings INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings_of_host_compiler}>"
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${LAB_WERROR}>>:-Werror=all-warnings>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-  # Wrong about fmt 9's own code (Ubuntu 24.04), where that is inlined into ours.
+  # A false warning about fmt 9's code (Ubuntu 24.04) where it is inlined into ours.
   target_compile_options(lab_warnings INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()

@@ -24,9 +24,10 @@ if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
   return()
 endif()
 
-# Sets CMAKE_CUDA_ARCHITECTURES unless the user has. That is not cached, but found out each time: a
-# build folder made on a machine without a GPU (a login node, a container) may be configured again on
-# one with. Nor is it "native", which CMake itself finds out once per build folder.
+# Sets CMAKE_CUDA_ARCHITECTURES unless the user has. It is determined each time instead of cached: a
+# build folder made on a machine without a GPU (a login node, a container) may be configured again
+# on one with a GPU. For the same reason it is not "native", which CMake determines once per build
+# folder.
 function(lab_choose_cuda_architectures)
   get_property(help CACHE CMAKE_CUDA_ARCHITECTURES PROPERTY HELPSTRING)
   if(help STREQUAL "GPUs to build for") # the default of an earlier version of this file
@@ -45,7 +46,7 @@ function(lab_choose_cuda_architectures)
     list(TRANSFORM architectures APPEND -real)
   endif()
   if(NOT architectures)
-    set(architectures ${LAB_CUDA_ARCHITECTURES}) # of GPUs seen before
+    set(architectures ${LAB_CUDA_ARCHITECTURES}) # of GPUs seen earlier
   endif()
   if(NOT architectures)
     set(architectures 75-virtual)
@@ -67,15 +68,15 @@ set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "of nvcc")
 enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 20)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc supports it
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
 set(LAB_HAS_CUDA ON)
 
-# Sets LAB_TENSOR_CORE_ARCHITECTURES, for which code for tensor cores is built: the chosen architectures
-# that have those for bfloat16. GPUs that would run code of an older one, compiled by the driver, get
-# 80-virtual.
+# Sets LAB_TENSOR_CORE_ARCHITECTURES, for which code for tensor cores is built: the chosen
+# architectures whose tensor cores support bfloat16. For GPUs that would run code of an older
+# architecture, compiled by the driver, 80-virtual is added.
 function(lab_choose_tensor_core_architectures)
   set(chosen ${CMAKE_CUDA_ARCHITECTURES})
   if(chosen STREQUAL "native")

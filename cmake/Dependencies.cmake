@@ -1,4 +1,5 @@
-# Libraries from the distribution's packages. A missing one ends with the packages to install.
+# Libraries from the distribution's packages. If one is missing, configuring ends with the packages
+# to install.
 
 function(lab_require condition package)
   if(${condition})
@@ -31,7 +32,8 @@ pkg_check_modules(xxhash QUIET IMPORTED_TARGET libxxhash)
 lab_require(xxhash_FOUND libxxhash-dev)
 
 
-# Without pkg-config: Ubuntu's file for sentencepiece asks for protobuf, which its users do not need.
+# Without pkg-config: Ubuntu's file for sentencepiece requires protobuf, which its users do not
+# need.
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
 lab_require(SENTENCEPIECE_LIBRARY libsentencepiece-dev)
@@ -40,7 +42,7 @@ add_library(sentencepiece::sentencepiece INTERFACE IMPORTED)
 target_include_directories(sentencepiece::sentencepiece INTERFACE ${SENTENCEPIECE_INCLUDE_DIR})
 target_link_libraries(sentencepiece::sentencepiece INTERFACE ${SENTENCEPIECE_LIBRARY})
 
-# Debian's file for oneDNN asks for OpenCL's headers, which its users on the CPU do not need.
+# Debian's file for oneDNN requires OpenCL's headers, which its users on the CPU do not need.
 find_library(DNNL_LIBRARY dnnl)
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 lab_require(DNNL_LIBRARY libdnnl-dev)
@@ -49,7 +51,7 @@ add_library(DNNL::dnnl INTERFACE IMPORTED)
 target_include_directories(DNNL::dnnl INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(DNNL::dnnl INTERFACE ${DNNL_LIBRARY})
 
-# Found by library and header, since its CMake files differ from version to version.
+# Found by library and header, because its CMake files differ between versions.
 find_library(GLOO_LIBRARY gloo)
 find_path(GLOO_INCLUDE_DIR gloo/allreduce.h)
 lab_require(GLOO_LIBRARY libgloo-dev)

@@ -3,7 +3,7 @@
 
 set(LAB_EMULATION ON)
 if(LAB_SANITIZE MATCHES "thread")
-  # Accesses are seen through the calls of -fsanitize=thread: two cannot answer them.
+  # The emulation sees accesses through the calls of -fsanitize=thread, which cannot serve both.
   message(STATUS "Kernel emulation: off, since LAB_SANITIZE has thread")
   set(LAB_EMULATION OFF)
   return()
@@ -16,8 +16,8 @@ lab_require(LAB_BOOST_CONTEXT_INCLUDE_DIR libboost-context-dev)
 
 set(LAB_EMULATION_DIR ${CMAKE_SOURCE_DIR}/tests/emulation)
 
-# What emulated code is compiled with, after all that its target asks for: no other sanitizer, and
-# none of the optimisations that read where the source does not, or move variables about.
+# The flags of emulated code, after those of its target: no other sanitizer, and none of the
+# optimisations that read where the source does not, or move variables.
 set(LAB_EMULATED_OPTIONS -fno-sanitize=all -fsanitize=thread -O1 -g1 -gdwarf-4
     -Wno-unknown-pragmas)  # dwarf-4: addr2line finds the line in the .cu, not in its wrapper
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
@@ -37,16 +37,16 @@ target_compile_options(lab_emulation PRIVATE -O2 -g1)
 target_link_libraries(lab_emulation PUBLIC fmt::fmt Threads::Threads
                                     PRIVATE ${LAB_BOOST_CONTEXT} lab_warnings)
 
-# lab_emulate_cuda(TARGET [OBJECT] file.cu ...)
-# A library of .cu files, static unless OBJECT, that runs on the emulation. What links it need not be
-# compiled in any special way, nor linked with -fsanitize=thread.
+# lab_emulate_cuda(TARGET [OBJECT] file.cu ...) A library of .cu files, static unless OBJECT, that
+# runs on the emulation. Programs that link it need not be compiled in any special way, nor linked
+# with -fsanitize=thread.
 function(lab_emulate_cuda target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "OBJECT" "" "")
   set(sources "")
   foreach(file IN LISTS arg_UNPARSED_ARGUMENTS)
     get_filename_component(path ${file} ABSOLUTE)
     get_filename_component(name ${file} NAME_WE)
-    # A file that includes it: the same .cu may be a source of CUDA elsewhere in this build.
+    # A file that includes it, because the same .cu may be compiled as CUDA elsewhere in this build.
     set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/emulated/${target}/${name}.cpp)
     file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${path}\"\n" @ONLY)
     list(APPEND sources ${wrapper})

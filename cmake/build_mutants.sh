@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles every source in a folder into a shared object, unless there is one that is newer than the
-# source and the compiler's options: mutants of a solution.
+# Compiles every source in a folder, the mutants of a solution, into a shared object, unless there is
+# one that is newer than the source and the compiler's options.
 #
 # usage: build_mutants.sh COMPILE_COMMANDS SOLUTION SOURCE_FOLDER OBJECT_FOLDER
 #   COMPILE_COMMANDS: the compile_commands.json that says how SOLUTION is compiled
@@ -12,7 +12,7 @@ objects=$4
 mkdir -p "$objects"
 
 # The solution's command without its files, its warnings and its optimisation, which would cost more
-# than it gains; the emulation of CUDA needs its own (cmake/Emulation.cmake).
+# time than it saves; the emulation of CUDA needs its own flags (cmake/Emulation.cmake).
 command=$(grep -A 1 -F -B 2 "\"file\": \"$solution\"" "$commands" | sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' |
   head -n 1 | sed -e 's/\\\(.\)/\1/g' -e 's/ -o [^ ]* -c .*//')
 [[ -n $command ]] || { echo "error: $commands does not say how $solution is compiled" >&2 && exit 1; }
@@ -32,7 +32,7 @@ done
 
 mapfile -t all < <(find "$sources" -maxdepth 1 -name '*.c*' ! -name '*.gch' | sort)
 ((${#all[@]})) || exit 0
-# What all of them include is compiled once.
+# The headers that all of them include are compiled once.
 common=$sources/common.h
 kernels=$(sed -n 's/^#include "\(.*[.]cu\)"$/\1/p' "$solution")  # of which $solution is the wrapper
 printf '%s\n' "// ${options[*]}" "$(grep -h '^#include' "${kernels:-$solution}")" >"$common.part"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds targets as a test (see BuildTest.cmake). When that fails, says why in a few lines: the first
+# Builds targets as a test (see BuildTest.cmake). If that fails, says why in a few lines: the first
 # error, not the hundreds of lines that follow from it.
 #
 # usage: run_build.sh [--student LAB FILE] [--tolerant] SOURCE_FOLDER BUILD_FOLDER TARGET...
 #   --student lab01 labs/01_single_gpu/single_gpu.cpp: whose file is built, for the message
-#   --tolerant: succeed in any case; the programs are missing then
+#   --tolerant: succeed in any case; if the build fails, the programs are missing
 set -euo pipefail
 lab=
 file=
@@ -33,8 +33,8 @@ export LC_ALL=C # compilers speak many languages; this script knows the word "er
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 if cmake --build "$build" --target "$@" >"$log" 2>&1; then exit 0; fi
 
-# The first error with the lines that show its place; where it lies in a header, the line of the
-# student's file that led there comes first. Without any, the end of the output.
+# The first error with the lines that show its place; if it is in a header, preceded by the line of
+# the student's file that led there. If there is none, the end of the output.
 first_error() {
   sed "s|$source/||g" "$log" | awk -v file="$file" '
     left > 0 && /^(FAILED|ninja:|make)|: (error|warning|note):|^In file included/ { exit }

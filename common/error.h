@@ -8,8 +8,8 @@
 
 namespace lab {
 
-/// Something the user can understand and mend. The message is one line that says what is wrong,
-/// where, and what to do; programs print it after "error: " and leave with a non-zero code.
+/// Something the user can understand and fix. The message is one line that says what is wrong,
+/// where, and what to do; programs print it after "error: " and exit with a non-zero code.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -1,7 +1,7 @@
-// What nearly every file here and of the tests includes: GCC reads it once for all (see
-// target_precompile_headers). Nothing may rely on it: every file includes what it uses, which
-// ./workbook lint checks by reading files without it. Neither CLI11 nor nlohmann/json belong here:
-// they cost every file more than they save some.
+// Headers that nearly every file here and in the tests includes: GCC parses them once for all files
+// (see target_precompile_headers). Nothing may rely on it: every file includes what it uses, and
+// ./workbook lint checks that by reading files without it. Neither CLI11 nor nlohmann/json belongs
+// here: they would cost every file more than they save a few.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The error that stands where a student's code will stand.
+// The error in the place of code that a student has yet to write.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ class NotImplemented : public Error {
   using Error::Error;
 };
 
-/// Replace this call by your code. `task`: as in the handout, "1a"; `file`: where the TODO stands.
+/// Replace this call by your code. `task`: as in the handout, "1a"; `file`: where the TODO is.
 [[noreturn]] inline void not_implemented(const std::string& task, const std::string& file) {
   throw NotImplemented(fmt::format("task {} is not written yet: {}, TODO({})", task, file, task));
 }

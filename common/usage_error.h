@@ -1,11 +1,11 @@
-// The error of a command line or an environment that makes no sense.
+// The error for a command line or an environment that makes no sense.
 #pragma once
 
 #include "common/error.h"
 
 namespace lab {
 
-/// Programs end with exit code 2, as for an unknown option.
+/// Programs exit with code 2, as for an unknown option.
 class UsageError : public Error {
  public:
   using Error::Error;

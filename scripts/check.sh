@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Formatting and lint of the project's own files.
 #   scripts/check.sh format          rewrites files in the project's format
-#   scripts/check.sh format --check  only says which files differ
+#   scripts/check.sh format --check  only lists the files that differ
 #   scripts/check.sh lint            clang-tidy and shellcheck
-#   scripts/check.sh lint COMMIT     the same, of C++ files that changed since COMMIT only (of all, if
-#                                    the history does not reach back so far)
+#   scripts/check.sh lint COMMIT     the same, but only C++ files that changed since COMMIT (all, if the
+#                                    history does not go back that far)
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build="$root/build/student"
@@ -14,7 +14,7 @@ cd "$root"
 
 cpp_files() { find common labs solutions tests \( -name '*.h' -o -name '*.cpp' \) -print0 | sort -z; }
 
-# Files that are linted: not the students' (TODOs leave parameters unused).
+# The files to lint: not the students' (TODOs leave parameters unused).
 linted_files() {
   find common solutions tests -name '*.cpp'
   find labs -name main.cpp
@@ -23,11 +23,11 @@ linted_files() {
 format() {
   local mode=(-i)
   if [[ ${1:-} == --check ]]; then mode=(--dry-run --Werror); fi
-  cpp_files | xargs -0 clang-format "${mode[@]}" || fail "not in format: run ./workbook format"
-  echo "format: $(cpp_files | tr -cd '\0' | wc -c) files are in the project's format"
+  cpp_files | xargs -0 clang-format "${mode[@]}" || fail "not formatted: run ./workbook format"
+  echo "format: $(cpp_files | tr -cd '\0' | wc -c) files are formatted"
 }
 
-# Of the files on stdin, those that changed since commit $1; with a header, the source of its name.
+# Those files on stdin that changed since commit $1, or whose header did.
 changed_since() {
   local changed
   if ! git -C "$root" rev-parse --verify --quiet "$1^{commit}" >/dev/null; then
@@ -38,7 +38,7 @@ changed_since() {
   grep -Fx -f <(printf '%s\n' "$changed") || true
 }
 
-# clang-tidy on one file; its output in one piece, as several run at once.
+# clang-tidy on one file; prints its output at once, because several run in parallel.
 tidy() {
   local output
   if ! output=$(clang-tidy -p "$commands" --quiet --extra-arg=-Wno-unknown-warning-option "$1" 2>&1)
@@ -54,13 +54,13 @@ lint() {
     tests/programs/*.sh tests/hosts/*.sh tests/bench/*.sh)
   mapfile -t scripts < <(for script in "${scripts[@]}"; do [[ -f $script ]] && echo "$script"; done)
   shellcheck -x "${scripts[@]}" || fail "shellcheck: see above"
-  # Without the file's commands clang-tidy would guess at the flags.
+  # Without a file's compile command, clang-tidy would guess the flags.
   local known
   known=$(linted_files | while read -r file; do
     if grep -qF "\"$root/$file\"" "$build/compile_commands.json"; then echo "$file"; fi
   done)
   if [[ -n ${1:-} ]]; then known=$(changed_since "$1" <<<"$known"); fi
-  # Without GCC's precompiled headers, which clang cannot read: every file has to include what it uses.
+  # Without GCC's precompiled headers, which clang cannot read: every file must include what it uses.
   commands=$(mktemp -d)
   trap 'rm -rf "$commands"' EXIT
   sed -E 's/-Winvalid-pch|-fno-gnu-unique|-include [^ ]*cmake_pch\.hxx//g' "$build/compile_commands.json" \

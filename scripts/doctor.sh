@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ./workbook doctor: what was found on this machine, and what to do about what is missing.
-# Exits with 1 if something that the labs need is missing.
+# ./workbook doctor: shows what was found on this machine, and how to get what is missing.
+# Exits with 1 if anything the labs need is missing.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build="$root/build/student"
@@ -9,7 +9,7 @@ source "$root/scripts/setup.sh"
 
 needed_missing=0
 
-# line MARK NAME WHAT...: one row of the table.
+# line MARK NAME WHAT...: one line of the list.
 line() {
   local mark=$1 name=$2
   shift 2
@@ -39,7 +39,7 @@ report_system() {
   local quota period
   found cores "$(nproc), $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
   if read -r quota period 2>/dev/null </sys/fs/cgroup/cpu.max && [[ $quota != max ]]; then
-    optional "cores" "this container may use $((quota / period)) of them: pass --threads"
+    optional "cores" "this container may use only $((quota / period)) of them: pass --threads"
   fi
 
   local memory free
@@ -47,7 +47,7 @@ report_system() {
   if ((memory >= 3500)); then
     found memory "$memory MB"
   else
-    missing memory "$memory MB: builds want 4 GB; close other programs or use another machine"
+    missing memory "$memory MB: builds need 4 GB; close other programs or use another machine"
   fi
   free=$(df -Pm "$root" | awk 'NR == 2 { print $4 }')
   if ((free >= 2000)); then
@@ -58,7 +58,7 @@ report_system() {
   if [[ -w $root ]]; then
     found "write access" "$root"
   else
-    missing "write access" "$root is read-only: copy the folder to a place of your own"
+    missing "write access" "$root is read-only: copy the folder to a place you can write to"
   fi
 }
 
@@ -100,20 +100,20 @@ report_gpu() {
   if [[ -n $gpu ]]; then
     found GPU "$gpu"
   else
-    optional GPU "none seen by nvidia-smi: the labs run on the CPU"
+    optional GPU "nvidia-smi lists none: the labs run on the CPU"
   fi
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
   if [[ -n $nvcc ]]; then
     found "CUDA toolkit" "$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p') ($nvcc)"
   else
-    optional "CUDA toolkit" "not found; from developer.nvidia.com, 12 or newer, if there is a GPU"
+    optional "CUDA toolkit" "not found; if you have a GPU, get version 12 or newer from developer.nvidia.com"
   fi
   nccl=$(/sbin/ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*\(libnccl\.so[^ ]*\).*=> /\1 /p' |
     head -n 1)
   if [[ -n $nccl ]]; then
     found NCCL "$nccl"
   else
-    optional NCCL "not found; package libnccl-dev of NVIDIA's repository, if there are GPUs"
+    optional NCCL "not found; if you have several GPUs, package libnccl-dev of NVIDIA's repository"
   fi
   if [[ -x $build/bin/devices ]]; then
     found "--device auto" "$("$build/bin/devices" 2>&1)"
@@ -121,7 +121,7 @@ report_gpu() {
 }
 
 report_extras() {
-  echo "For further commands (installed when they are first used)"
+  echo "For other commands (installed when first used)"
   local group
   for group in check slides; do
     if [[ -z $(missing_packages "$group") ]]; then
@@ -139,7 +139,7 @@ report_gpu
 report_extras
 echo
 if ((needed_missing)); then
-  echo "Something is missing: ./workbook setup installs what comes from packages."
+  echo "Something is missing: ./workbook setup installs whatever comes from packages."
   exit 1
 fi
-echo "All that the labs need is here."
+echo "Everything the labs need is here."

@@ -3,17 +3,17 @@
 #
 #   ./workbook gpu [--quick] [--only PART[,PART]...] [--limit SECONDS] [--record FILE]
 #     --quick          fewer tests under compute-sanitizer, fewer rounds
-#     --only PART,...  these parts alone: build, tests, sanitizer, step, torch, allreduce; or single
-#                      pieces of them, by the names that a run prints (memcheck-ops_cuda). The record
-#                      keeps what earlier runs have found, if the build and the GPUs are the same.
-#                      Without build, nothing is configured, and only what tests lack is built.
+#     --only PART,...  only these parts: build, tests, sanitizer, step, torch, allreduce; or single
+#                      pieces of them, by the names a run prints (memcheck-ops_cuda). The record keeps
+#                      the results of earlier runs if the build and the GPUs are the same. Without
+#                      build, nothing is configured, and only what the tests still need is built.
 #     --limit SECONDS  no piece may take longer: for machines that end long commands. A build that
-#                      was cut off goes on from there the next time.
+#                      was cut off continues from there the next time.
 #     --record FILE    write the results there instead of docs/gpu-results.md
 #
-# Configures the build folder as it is, and installs packages only if that fails. Each piece has a
-# time limit; after one that fails the next goes on. Logs are in build/student/gpu. Exits with 1 if
-# there is no GPU or a piece of the record has failed.
+# Configures the existing build folder, and installs packages only if that fails. Each piece has a time
+# limit; if one fails, the others still run. Logs are in build/student/gpu. Exits with 1 if there is no
+# GPU or any piece in the record has failed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build="$root/build/student"
@@ -58,7 +58,7 @@ pieces_of() {
 # is_wanted PART PIECE
 is_wanted() { ((${#only[@]} == 0)) || [[ " ${only[*]} " == *" $1 "* || " ${only[*]} " == *" $2 "* ]]; }
 
-# Those of a part's pieces that are to be run.
+# The pieces of a part that are to be run.
 wanted_pieces() {
   local piece
   for piece in $(pieces_of "$1"); do
@@ -100,13 +100,13 @@ done
 check_only
 
 find_gpu() {
-  local remedy="see docs/gpu.md; without one, ./workbook test runs every kernel on its emulation"
+  local remedy="see docs/gpu.md; without a GPU, ./workbook test runs every kernel on the emulation"
   command -v nvidia-smi >/dev/null || fail "there is no GPU here: nvidia-smi is missing; $remedy"
   gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU' || true)
   ((gpus > 0)) || fail "there is no GPU here: nvidia-smi lists none; $remedy"
 }
 
-# Where a program of the toolkit is: beside the build's compiler, on the PATH, or in the usual place.
+# The path of a toolkit program: next to the build's compiler, on the PATH, or in the usual place.
 toolkit_program() {
   local beside usual=/usr/local/cuda/bin/$1
   beside=$(dirname -- "$(cached CMAKE_CUDA_COMPILER)")/$1
@@ -117,8 +117,8 @@ toolkit_program() {
   fi
 }
 
-# The toolkit may be newer than the build folder. Packages are looked at only where configuring
-# fails: on many machines with GPUs they come from elsewhere, and nothing can be installed.
+# The toolkit may be newer than the build folder. Packages are checked only if configuring fails: on many
+# machines with GPUs they come from elsewhere, and nothing can be installed.
 configure_all() {
   (configure -DLAB_CUDA=AUTO) && return
   [[ -n $(missing_packages build) ]] || exit 1
@@ -126,7 +126,7 @@ configure_all() {
   configure -DLAB_CUDA=AUTO
 }
 
-# What all parts need. What the tests need besides, their own fixtures build.
+# What all parts need. The tests' own fixtures build whatever else they need.
 build_all() {
   configure_all
   [[ -n $(cached CMAKE_CUDA_COMPILER) ]] ||
@@ -134,13 +134,13 @@ build_all() {
   attempt build 2400 cmake --build "$build" --parallel "$(build_jobs)" --target devices cuda_tests \
     bench_step bench_allreduce || {
     tail -n 15 "$logs/build.log" >&2
-    fail "the build $outcome (whole log: $logs/build.log); nothing was recorded"
+    fail "the build $outcome (full log: $logs/build.log); nothing was recorded"
   }
 }
 
 build_tests() { part build-tests 2400 ctest --preset gpu -R '^build[.]' || true; }
 
-# Of all runs that the record holds.
+# The outcome of all runs in the record.
 conclude() {
   local part piece missing=() failed
   failed=$(pieces_that failed 'not finished')
@@ -152,7 +152,7 @@ conclude() {
     if [[ -n $failed ]]; then
       echo "**Failed**, or not finished in time: $failed."
     else
-      echo "Nothing failed; what was skipped or left out is named below."
+      echo "Nothing failed; what was skipped or left out is listed below."
     fi
     if ((${#missing[@]})); then printf '\n**Not run yet**: %s.\n' "${missing[*]}"; fi
   } | section 15-outcome

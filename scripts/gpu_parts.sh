@@ -1,11 +1,12 @@
 # shellcheck shell=bash disable=SC2154
-# The parts of ./workbook gpu: each runs those of its pieces that are wanted, and writes its section of
-# the record. Sourced by gpu.sh.
+# The parts of ./workbook gpu: each runs its requested pieces, and writes its section of the record.
+# Sourced by gpu.sh.
 
 # in_full QUICK FULL: one of the two.
 in_full() { if [[ $quick == yes ]]; then echo "$1"; else echo "$2"; fi; }
 
-# A table: passed, failed and skipped by the group that a test's name begins with; and which ones.
+# A table of passed, failed and skipped tests by group (the first part of a test's name); then the names
+# of those that failed or were skipped.
 test_table() {
   echo '| group | passed | failed | skipped |'
   echo '|---|---|---|---|'
@@ -51,8 +52,8 @@ run_tests() {
   } | section 20-tests
 }
 
-# An option that restricts racecheck to kernels of this project, if the tool has one: those of cuBLAS
-# are many, slow under it, and not ours to judge. All of ours lie in namespaces whose name begins so.
+# The option that restricts racecheck to this project's kernels, if the tool has one: those of cuBLAS are
+# many, slow under racecheck, and not ours to judge. Ours are all in namespaces that begin with "lab".
 own_kernels() {
   local help option
   help=$("$sanitizer" --help 2>&1 || true)
@@ -68,7 +69,7 @@ own_kernels() {
 sanitize() {
   local name=$1 limit=$2 tool=$3 options=()
   shift 3
-  # Errors that a call returns are what some tests ask for.
+  # Some tests provoke errors that calls return.
   if [[ $tool == memcheck ]]; then
     options=(--report-api-errors no)
   else
@@ -78,8 +79,8 @@ sanitize() {
     ${options[@]+"${options[@]}"} "$programs/cuda_tests" "$@"
 }
 
-# problem_with TOOL: prints why a tool cannot work here at all, found out with one tiny test; nothing
-# if it can. Tools tell of themselves in lines with "Error:", of kernels without (but for races).
+# problem_with TOOL: runs one tiny test and prints why the tool cannot work here at all; nothing if it
+# can. Tools report their own problems in lines with "Error:", those of kernels without (except races).
 problem_with() {
   local name=probe-$1 problem
   sanitize "$name" 120 "$1" --gtest_filter=CudaOpsBadInput.RefusesTensorsOfTwoDevices || true
@@ -125,21 +126,21 @@ run_sanitizer() {
 
 ## compute-sanitizer
 
-Every tensor a piece of memory of its own (`LAB_CUDA_CACHE=0`). racecheck looks at this project's kernels
-only, memcheck also at those of cuBLAS.
+Every tensor has its own allocation (`LAB_CUDA_CACHE=0`). racecheck checks only this project's kernels, memcheck
+also those of cuBLAS.
 
 | tool | tests | outcome | summary |
 |---|---|---|---|
 EOF
-    # shellcheck disable=SC2046  # one argument a piece
+    # shellcheck disable=SC2046  # one argument per piece
     rows $(quick=no pieces_of sanitizer)
   } | section 30-sanitizer
 }
 
-# number FIELD: of the JSON object on stdin.
+# number FIELD: prints that field of the JSON object on stdin.
 number() { sed -n 's/.*"'"$1"'":\([0-9.e+-]*\).*/\1/p'; }
 
-# time_step MODEL PRECISION BATCH STEPS: prints its row of the table.
+# time_step MODEL PRECISION BATCH STEPS: prints its line of the table.
 time_step() {
   local model=$1 precision=$2 batch=$3 steps=$4 name=step-$1-$2 json
   part "$name" 300 "$programs/bench_step" --device cuda --json --model "$model" \
@@ -173,9 +174,9 @@ run_benchmark() {
 
 ## Training step
 
-The peak is that of a square matrix product of 4096 rows in the same precision, its operands rounded
-beforehand, measured in turns with the step. While the host only waits the GPU is busy: it is so for at
-least that share of the step.
+The peak is the rate of a square matrix product of 4096 rows in the same precision, its operands rounded
+beforehand, measured in alternation with the step. While the host only waits, the GPU is busy: it is busy for at
+least that fraction of the step.
 
 | model | products | ms | tokens/s | TFLOP/s of peak | share | host only waits | MiB |
 |---|---|---|---|---|---|---|---|
@@ -185,14 +186,14 @@ EOF
   } | section 40-step
 }
 
-# against_torch MODEL PRECISION BATCH STEPS: prints its rows of the table.
+# against_torch MODEL PRECISION BATCH STEPS: prints its lines of the table.
 against_torch() {
   local name=torch-$1-$2
   part "$name" "$(in_full 300 1500)" "${PYTHON:-python3}" "$root/tests/bench/compare_torch.py" \
     "$programs/bench_step" --device cuda --model "$1" --precision "$2" --batch "$3" --steps "$4" \
     --warmup 20 --vocab 4096 --table --rounds "$(in_full 2 5)" \
     --against eager default reduce-overhead || echo "| $1 | $2 | | $outcome | | | | |"
-  sed 1,2d "$logs/$name.log" # the head of the table is the record's
+  sed 1,2d "$logs/$name.log" # the record has its own table head
 }
 
 compare_with_torch() {
@@ -216,8 +217,8 @@ compare_with_torch() {
 
 ## Against PyTorch
 
-The same model on the same GPU, in turns; ratio: time of PyTorch's step over the workbook's. "eager": as it
-is; otherwise its forward and backward are compiled in that mode of `torch.compile`.
+The same model on the same GPU, in alternation; ratio: time of PyTorch's step over the workbook's. "eager": not
+compiled; otherwise forward and backward are compiled in that mode of `torch.compile`.
 
 | model | products | workbook tokens/s | PyTorch | its tokens/s | ratio | spread | MiB |
 |---|---|---|---|---|---|---|---|

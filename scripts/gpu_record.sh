@@ -2,13 +2,13 @@
 # What ./workbook gpu keeps of each piece of its work, so that a record can grow over several runs.
 # Sourced by gpu.sh, which sets `root`, `logs`, `programs`, `record`, `gpus` and `most_seconds`.
 #
-# In the folder of logs lie, of each piece, its output NAME.log and NAME.err and a line in `outcomes`;
-# row-NAME.md, which its table has of it; and of each part section-NN_PART.md. The record is all
-# sections. It is of one build on one machine's GPUs: with another, it begins anew.
+# The folder of logs holds for each piece its output NAME.log and NAME.err, a line in `outcomes`, and
+# row-NAME.md, its line of the table; and for each part section-NN_PART.md. The record consists of all
+# sections. It belongs to one build on one machine's GPUs; with another, it starts from scratch.
 
 # attempt NAME SECONDS COMMAND...: runs it with a time limit; its output is logs/NAME.log, its errors
-# logs/NAME.err. Sets outcome to "passed", or to what went wrong; returns 1 then. Tells of it on
-# standard error: standard output may go into a table.
+# logs/NAME.err. Sets outcome to "passed", or to what went wrong, and then returns 1. Reports on
+# standard error, because standard output may go into a table.
 attempt() {
   local name=$1 limit=$2 code=0
   shift 2
@@ -26,7 +26,7 @@ attempt() {
   [[ $code == 0 || $code == 77 ]]
 }
 
-# note NAME OUTCOME: in place of what was noted of it before.
+# note NAME OUTCOME: records it, replacing an earlier outcome.
 note() {
   touch "$logs/outcomes"
   awk -F'\t' -v name="$1" '$1 != name' "$logs/outcomes" >"$logs/outcomes.new"
@@ -34,7 +34,7 @@ note() {
   mv "$logs/outcomes.new" "$logs/outcomes"
 }
 
-# part NAME SECONDS COMMAND...: attempts it and notes the outcome.
+# part NAME SECONDS COMMAND...: attempts it and records the outcome.
 part() {
   local good=0
   attempt "$@" || good=1
@@ -50,13 +50,13 @@ pieces_that() {
 
 is_noted() { awk -F'\t' -v name="$1" '$1 == name { found = 1 } END { exit !found }' "$logs/outcomes"; }
 
-# Of which build and which GPUs a record is.
+# Which build and which GPUs a record belongs to.
 identity() {
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || true
   cksum "$programs/devices" "$programs/cuda_tests" "$programs/bench_step" 2>/dev/null || true
 }
 
-# start_record fresh|kept: what is there stays if it may, and is of the same build and GPUs.
+# start_record fresh|kept: keeps earlier results if asked to, and if build and GPUs are the same.
 start_record() {
   if [[ $1 == fresh || $(identity) != "$(cat "$logs/identity" 2>/dev/null)" ]]; then
     rm -f "$logs"/section-*.md "$logs"/row-*.md "$logs"/{outcomes,commands}
@@ -66,7 +66,7 @@ start_record() {
   grep -qxF -- "$command_line" "$logs/commands" || echo "$command_line" >>"$logs/commands"
 }
 
-# Rows of the given pieces, of this run or an earlier one.
+# The table lines of the given pieces, from this run or an earlier one.
 rows() {
   local name
   for name; do
@@ -74,16 +74,16 @@ rows() {
   done
 }
 
-# section NN_NAME: what the record says about a part, from stdin.
+# section NN_NAME: stores a part's section of the record, from stdin.
 section() {
   cat >"$logs/section-$1.md"
   write_record
 }
 
-# Whether anything but the machine was looked at.
+# Whether there are results, not only the description of the machine.
 has_results() { compgen -G "$logs/section-[2-9]*.md" >/dev/null; }
 
-# After every part: a run that is broken off leaves what it has found.
+# Called after every part, so that an interrupted run leaves its results.
 write_record() {
   has_results || return 0
   {

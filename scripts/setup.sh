@@ -7,29 +7,29 @@ fail() {
   exit 1
 }
 
-# Names of the packages of the given groups (build, check, ...), one a line.
+# Names of the packages of the given groups (build, check, ...), one per line.
 packages() {
   awk -v groups=" $* " '/^[^#]/ && index(groups, " " $2 " ") { print $1 }' "$root/packages.txt"
 }
 
-# Those of them that are not installed.
+# Those that are not installed.
 missing_packages() {
   local installed
-  # shellcheck disable=SC2046  # one argument a package
+  # shellcheck disable=SC2046  # one argument per package
   installed=$(dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' $(packages "$@") 2>/dev/null |
     awk '$1 == "ii" { print $2 }' || true)
   packages "$@" | grep -vxF -f <(printf '%s\n' "$installed") || true
 }
 
-# Prints how to become root for apt-get: nothing, or "sudo". Fails without the right to.
+# Prints the prefix that runs apt-get as root: nothing, or "sudo". Fails if neither is possible.
 root_prefix() {
   if ((EUID == 0)); then return 0; fi
   command -v sudo >/dev/null || return 1
-  # A password can be asked for only where somebody can type it.
+  # Ask for a password only where somebody can type it.
   if sudo -n true 2>/dev/null || { [[ -t 0 ]] && sudo -v; }; then echo sudo; else return 1; fi
 }
 
-# Installs what is missing of the given groups; says so first.
+# Installs missing packages of the given groups, after printing their names.
 install_packages() {
   local missing prefix log
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -50,7 +50,7 @@ install_packages() {
   if ! "${apt[@]}" update >"$log" 2>&1 ||
     ! "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
     tail -n 15 "$log" >&2
-    fail "apt-get could not install the packages (whole log: $log)"
+    fail "apt-get could not install the packages (full log: $log)"
   fi
   rm -f "$log"
 }
@@ -73,7 +73,7 @@ int main() {}' 2>/dev/null ||
       "another compiler in the variable CXX"
 }
 
-# How many compilers to run at once: one a core, each with up to 1.5 GB of memory.
+# How many compilers to run at once: one per core, each with up to 1.5 GB of memory.
 build_jobs() {
   local cores memory
   cores=$(nproc)
@@ -85,17 +85,17 @@ build_jobs() {
 # A line of build/student/CMakeCache.txt: cached NAME.
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null; }
 
-# Configures build/student unless that is done. Arguments go to cmake.
+# Configures build/student unless it is configured already. Arguments go to cmake.
 configure() {
   local fresh=() home generator log="$build/configure.log"
   if [[ -f $build/CMakeCache.txt ]]; then
     home=$(cached CMAKE_HOME_DIRECTORY)
     generator=$(cached CMAKE_GENERATOR)
     if [[ $home != "$root" ]]; then
-      echo "build/student was made in another place ($home): configuring anew" >&2
+      echo "build/student was made in another place ($home): configuring again" >&2
       fresh=(--fresh)
     elif [[ $generator != Ninja ]]; then
-      echo "build/student was made for ${generator:-no generator}, not Ninja: configuring anew" >&2
+      echo "build/student was made for ${generator:-no generator}, not Ninja: configuring again" >&2
       fresh=(--fresh)
     elif [[ -f $build/build.ninja && $# == 0 ]]; then
       return 0  # ninja runs cmake itself when a CMake file has changed
@@ -107,21 +107,21 @@ configure() {
   echo "Configuring (cmake --preset student)" >&2
   if ! (cd "$root" && cmake --preset student "${fresh[@]}" "$@") >"$log" 2>&1; then
     cat "$log" >&2
-    fail "cmake could not configure build/student: its reason is above"
+    fail "cmake could not configure build/student: see its message above"
   fi
 }
 
-# Builds the given targets (none: all). Quiet when all goes well.
+# Builds the given targets (none: all). Quiet when it succeeds.
 build_targets() {
   local target arguments=()
   for target; do arguments+=(--target "$target"); done
-  # Standard output belongs to the program that is built: some write what goes into a file.
+  # Standard output is reserved for the program that is built: it may be redirected to a file.
   cmake --build "$build" --parallel "$(build_jobs)" "${arguments[@]}" >&2 ||
-    fail "the build failed: the first error above tells where"
+    fail "the build failed: see the first error above"
 }
 
-# Everything that train and test need, from whatever state the machine is in. With a build tree in
-# place, packages are not looked at: it may have been configured with libraries from elsewhere.
+# Makes the machine ready for train and test, whatever its state. If there is a build tree, packages are
+# not checked: it may have been configured with libraries from elsewhere.
 ensure_ready() {
   if [[ ! -f $build/build.ninja || $(cached CMAKE_HOME_DIRECTORY) != "$root" ]]; then
     install_packages build

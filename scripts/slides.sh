@@ -4,9 +4,8 @@
 # Usage: scripts/slides.sh [NN ...]
 #   NN  only these decks, e.g. 01
 #
-# Installs what is missing of the slides' packages, and says so first; from then on it works offline.
-# The HTML needs pandoc and fonts; the PDF is printed by Chromium, or by Chrome or Edge where there
-# is one.
+# Lists and installs missing packages; from then on it works offline. The HTML needs pandoc and fonts;
+# Chromium, Chrome or Edge prints the PDF.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/setup.sh
@@ -22,10 +21,10 @@ find_browser() {
   done
 }
 
-# Ubuntu has Chromium as a snap only: there the PDF waits until a browser is installed by hand.
+# On Ubuntu, Chromium is a snap only: there is no PDF until a browser is installed by hand.
 has_chromium_package() { apt-cache show chromium 2>/dev/null | grep -q '^Filename:'; }
 
-# copy_font FILE PACKAGE: into the assets, from where pandoc embeds it.
+# copy_font FILE PACKAGE: copies it to the assets, from which pandoc embeds it.
 copy_font() {
   local file
   file=$(find /usr/share/fonts /usr/share/texmf /usr/local/share/fonts -name "$1" 2>/dev/null |
@@ -72,21 +71,21 @@ build_pdf() {
   run_browser --no-pdf-header-footer --print-to-pdf="$root/$2" "file://$root/$1" || true
   if [[ ! -s $2 ]]; then
     tail -n 5 "$profile/log" >&2
-    fail "$browser has not written $2; what it says is above"
+    fail "$browser did not write $2; see its messages above"
   fi
 }
 
-# Says which slides have more on them than fits; deck.js measures it.
+# Warns about slides whose content does not fit; deck.js measures them.
 check_overflow() {
   local slides
   slides=$(run_browser --window-size=1400,900 --virtual-time-budget=5000 --dump-dom \
     "file://$root/$1?check" | sed -n 's/.*<title>overflow: *\([0-9 ]*\)<.*/\1/p')
-  if [[ -n $slides ]]; then echo "  warning: something does not fit on slide $slides"; fi
+  if [[ -n $slides ]]; then echo "  warning: the content does not fit on slide $slides"; fi
 }
 
 for number; do
   compgen -G "slides/${number}_*.md" >/dev/null ||
-    fail "there is no deck '$number'; there are: $(cd slides && echo [0-9][0-9]*_*.md)"
+    fail "there is no deck '$number'; the decks are: $(cd slides && echo [0-9][0-9]*_*.md)"
 done
 
 prepare
@@ -104,6 +103,6 @@ for deck in slides/[0-9][0-9]*_*.md; do
     echo "$out/$name.pdf"
     check_overflow "$out/$name.html"
   else
-    echo "  no PDF: no Chromium, Chrome or Edge found (any browser prints the HTML to PDF)"
+    echo "  no PDF: no Chromium, Chrome or Edge found (any browser can print the HTML to PDF)"
   fi
 done

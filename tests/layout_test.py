@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Who includes whom, as docs/architecture.md has it.
+"""Which part includes which, as docs/architecture.md says.
 
     library  <-  run  <-  tools and the labs' main.cpp        gpu implements interfaces of the library
 
-No circle between folders; contracts and solutions include the library only; nobody but tests includes
+No circle between folders; contracts and solutions include only the library; only tests include
 tests/. Prints each include that breaks a rule, and exits with 1 if there is one.
 """
 import collections

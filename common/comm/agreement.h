@@ -6,16 +6,15 @@
 
 namespace lab {
 
-/// Whether `mine` is true on every rank of the group; the answer is the same on all of them. What
-/// one rank alone learns (Ctrl-C, a full disk) must not make it leave a loop in which others wait
-/// for it.
+/// Whether `mine` is true on every rank of the group; all get the same answer. An event that only
+/// one rank sees (Ctrl-C, a full disk) must not make it leave a loop in which others wait for it.
 inline bool all_true(ProcessGroup& group, bool mine) {
   const Tensor vote = Tensor::from({mine ? 1.0F : 0.0F}, {1});
   group.all_reduce(vote, ReduceOp::kMin);
   return vote.data()[0] != 0.0F;
 }
 
-/// The sum of all ranks' numbers, on every rank with the same bits: in double precision, added in
+/// The sum of all ranks' numbers, with the same bits on every rank: in double precision, added in
 /// the order of the ranks. One all_gather of 8 bytes; in a group of one rank, no message.
 inline double sum_over(ProcessGroup& group, double mine) {
   if (group.size() == 1) return mine;

@@ -1,4 +1,4 @@
-// A tensor's numbers in host memory, for transports that reach no other.
+// A tensor's numbers in host memory, for transports that cannot reach GPU memory.
 #pragma once
 
 #include <span>
@@ -7,17 +7,17 @@
 
 namespace lab {
 
-/// What a message or collective moves in the place of a tensor: the tensor itself if it lies in
-/// host memory, else a copy in pinned memory, as one would make by hand:
+/// What a message or collective moves in place of a tensor: the tensor itself if it is in host
+/// memory, else a copy in pinned memory, as one would make by hand:
 ///
 ///     GPU A -> pinned memory of A -> network -> pinned memory of B -> GPU B
 ///
-/// Both copies wait for the GPU, so what is sent has been computed, and what was received may be
-/// used at once.
+/// Both copies wait for the GPU, so what is sent has been computed, and what has been received may
+/// be used at once.
 class HostCopy {
  public:
   HostCopy() = default;
-  /// `reaches_gpus`: the transport does without a copy.
+  /// `reaches_gpus`: the transport needs no copy.
   explicit HostCopy(const Tensor& tensor, bool reaches_gpus = false);
 
   /// What the transport reads or writes.

@@ -16,7 +16,7 @@ namespace lab {
 
 struct ProcessGroup::Impl {
   std::shared_ptr<Transport> transport;     // null where this rank is alone
-  std::shared_ptr<Transport> between_gpus;  // null: what lies in GPU memory goes through the host's
+  std::shared_ptr<Transport> between_gpus;  // null: GPU memory is sent through host memory
   FlightRecorder& recorder;
   int rank = 0;
   std::vector<int> world_ranks;  // of the members
@@ -48,7 +48,7 @@ struct ProcessGroup::Impl {
   int size() const { return static_cast<int>(world_ranks.size()); }
   int own_world_rank() const { return world_ranks[static_cast<size_t>(rank)]; }
 
-  /// Whether these tensors travel from GPU to GPU.
+  /// Whether these tensors go straight from GPU to GPU.
   bool reaches(const Tensor& tensor) const {
     return between_gpus != nullptr && tensor.device() == Device::kCuda;
   }
@@ -77,7 +77,8 @@ struct ProcessGroup::Impl {
   }
 
   std::unique_ptr<Work::Impl> post(OpKind kind, const Tensor& tensor, int peer, int tag);
-  /// Calls `body(call)`, with what the transport must know of a collective over `elements`.
+  /// Calls `body(call)`, where `call` is what the transport must know about a collective over
+  /// `elements`.
   template <typename Body>
   void collective(OpKind kind, int64_t elements, int root, ReduceOp op, const Body& body);
 };
@@ -90,7 +91,7 @@ struct Work::Impl {
 };
 
 ProcessGroup::Impl::~Impl() {
-  // Who leaves because of an exception has not left in good order.
+  // A rank that leaves because of an exception has not left in good order.
   if (id == 0 && std::uncaught_exceptions() == 0) recorder.leave();
 }
 
@@ -173,7 +174,7 @@ void ProcessGroup::Impl::collective(OpKind kind, int64_t elements, int root, Red
                                    .timeout = timeout};
   try {
     if (size() > 1) {
-      // Without numbers to move, Gloo's collectives would not even wait for the others.
+      // Without numbers to move, Gloo's collectives would not wait for the other ranks.
       if (elements == 0 && kind != OpKind::kSplit)
         transport->barrier(call);
       else

@@ -16,23 +16,24 @@
 
 namespace lab {
 
-/// An operation that had begun and could not be finished: the peer has gone, the connection broke,
-/// or the deadline has passed. Mostly a consequence of what another rank did.
+/// An operation that began and could not be finished: the peer has gone, the connection broke, or
+/// the deadline has passed. Usually a consequence of what another rank did.
 class BrokenOff : public Error {
  public:
   using Error::Error;
 };
 
-/// A message that was posted and may still be under way. Keeps its tensor's memory alive.
+/// A message that was posted and may not have finished yet. Keeps its tensor's memory alive.
 class Work {
  public:
   Work(Work&&) noexcept;
   Work& operator=(Work&&) noexcept;
-  /// A message that nobody waited for goes on by itself; its record shows that it was forgotten.
+  /// A message that nobody waited for goes on without this object; the flight record shows it as
+  /// pending, that is, as forgotten.
   ~Work();
 
   /// Returns when a send's receiver has posted the matching recv and the data has left, or when a
-  /// recv's data is there. Waiting again does nothing. Throws BrokenOff when the deadline of the
+  /// recv's data has arrived. Waiting again does nothing. Throws BrokenOff if the deadline of the
   /// group has passed or the peer has gone.
   void wait();
 
@@ -58,33 +59,33 @@ struct P2POp {
 /// Verbs and meanings of torch.distributed. Ranks count from 0 within the group. Tensors are
 /// contiguous, and have the same number of elements on every rank that takes part.
 ///
-/// Tensors may lie in GPU memory. Their numbers then travel through pinned host memory (HostCopy),
-/// also where only one side of a message lies there; or, after `connect_gpus`, straight from GPU to
-/// GPU, and then all sides must lie there.
+/// Tensors may be in GPU memory. Their numbers then go through pinned host memory (HostCopy), even
+/// if only one side of a message is in GPU memory; or, after `connect_gpus`, straight from GPU to
+/// GPU, and then all sides must be in GPU memory.
 ///
 /// A blocking `send` returns only when the receiver has posted the matching `recv`: two ranks that
-/// both send first, deadlock. A recv takes the messages of a peer with the same tag in the order in
+/// both send first deadlock. A recv takes the messages of a peer with the same tag in the order in
 /// which they were sent.
 ///
-/// All throw Error: rank out of range or this rank itself, tensor not contiguous, tag out of range;
-/// and BrokenOff. What deadlocks, or does not fit together (sizes, kinds of
-/// collectives), makes both sides wait; whoever watches the flight records then ends the job with
-/// an explanation. One thread at a time.
+/// All throw Error (rank out of range or this rank itself, tensor not contiguous, tag out of range)
+/// and BrokenOff. Operations that deadlock or do not match (sizes, kinds of collectives) make both
+/// sides wait; whoever watches the flight records then ends the job with an explanation. Only one
+/// thread at a time may call a group.
 class ProcessGroup {
  public:
-  /// The group of all ranks. `recorder` outlives the group and is told of every operation.
+  /// The group of all ranks. `recorder` must outlive the group; it records every operation.
   ProcessGroup(std::shared_ptr<Transport> transport, FlightRecorder& recorder, int rank, int size,
                std::chrono::milliseconds timeout);
   ~ProcessGroup();
   ProcessGroup(ProcessGroup&&) noexcept;
 
-  /// What moves tensors in GPU memory from now on, in this group and those split from it. All ranks
-  /// call it before their next operation.
+  /// Sets what moves tensors in GPU memory from now on, in this group and those split from it. All
+  /// ranks call it before their next operation.
   void connect_gpus(std::shared_ptr<Transport> transport);
 
   int rank() const;
   int size() const;
-  /// "world", or that of `split`.
+  /// "world", or the name given to `split`.
   const std::string& name() const;
   /// This group's rank `rank`, as a rank of the world.
   int world_rank(int rank) const;
@@ -96,7 +97,7 @@ class ProcessGroup {
   /// before `wait` has returned.
   [[nodiscard]] Work isend(const Tensor& tensor, int to, int tag = 0);
   [[nodiscard]] Work irecv(const Tensor& tensor, int from, int tag = 0);
-  /// Posts all of them before any is waited for: no order of theirs can deadlock.
+  /// Posts all of them before any is waited for, so no order of them can deadlock.
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations);
 
   /// Collectives: every rank of the group calls the same ones in the same order.
@@ -113,7 +114,7 @@ class ProcessGroup {
   /// `input` has `size` times as many elements as `output`: rank r gets part r, combined.
   void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::kSum);
 
-  /// All ranks call it; those that give the same color form a new group, numbered by key, then by
+  /// All ranks call it; those that pass the same color form a new group, numbered by key, then by
   /// rank. `name` appears in diagnoses: "pipeline 1".
   ProcessGroup split(int color, int key, const std::string& name = "");
 
@@ -124,7 +125,7 @@ class ProcessGroup {
   struct Impl;
   friend class Work;
   explicit ProcessGroup(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;  // shared with works that are under way
+  std::shared_ptr<Impl> impl_;  // shared with works that are not finished
 };
 
 }  // namespace lab

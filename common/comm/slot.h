@@ -19,15 +19,15 @@ inline uint64_t mixed(std::initializer_list<uint64_t> values) {
   return hash;
 }
 
-/// Of the `sequence`-th message with this tag between two ranks. Its size is part of the slot:
-/// where the sides disagree about it, both wait, and that can be explained; Gloo by itself would
-/// abort, or deliver a part. Below 2^56, as Transport demands.
+/// Of the `sequence`-th message with this tag between two ranks. The size is part of the slot: if
+/// the sides disagree about it, both wait, which a diagnosis can explain; Gloo would abort or
+/// deliver only a part. Below 2^56, as Transport requires.
 inline uint64_t message_slot(int tag, uint64_t sequence, uint64_t bytes) {
   return mixed({static_cast<uint64_t>(tag), sequence, bytes}) >> 8;
 }
 
-/// Of the `sequence`-th collective of a group: different for whatever must be the same on all
-/// ranks.
+/// Of the `sequence`-th collective of a group: differs if anything differs that must be the same on
+/// all ranks.
 inline uint32_t collective_tag(uint64_t sequence, int kind, uint64_t bytes, int root, int op) {
   return static_cast<uint32_t>(
       mixed({sequence, static_cast<uint64_t>(kind), bytes, static_cast<uint64_t>(root + 1),

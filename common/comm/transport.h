@@ -1,9 +1,10 @@
-// Transport: what a ProcessGroup needs from the network. One implementation a folder: gloo, sim.
+// Transport: what a ProcessGroup needs from the network. One implementation per folder: gloo, sim,
+// and nccl for GPUs.
 //
-// A transport moves bytes and knows nothing of tensors, tags or records. It may rely on its caller:
-// ranks are in range and never its own, lengths are equal on both sides, every collective is
-// entered by all ranks with the same arguments. Where a program breaks these rules, the
-// ProcessGroup gives the two sides different slots: both wait, which can be explained.
+// A transport moves bytes and knows nothing of tensors, tags or records. Its caller guarantees that
+// ranks are in range and not this rank's own, that lengths are equal on both sides, and that all
+// ranks enter every collective with the same arguments. If a program breaks these rules, the
+// ProcessGroup gives the two sides different slots: both wait, which a diagnosis can explain.
 #pragma once
 
 #include <chrono>
@@ -18,12 +19,13 @@
 
 namespace lab {
 
-/// A message under way. Destroying it before it is done is safe: the transport keeps what it needs.
+/// A message that was started. Destroying this before it is done is safe: the transport keeps what
+/// it needs.
 class Transfer {
  public:
   virtual ~Transfer() = default;
   /// Returns when the message has left (send: its receiver has posted the matching recv) or
-  /// arrived. Throws Error when the time is up, or when the connection broke.
+  /// arrived. Throws Error if the time is up or the connection broke.
   virtual void wait(std::chrono::milliseconds timeout) = 0;
 };
 
@@ -32,12 +34,12 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// Start a message to or from a rank of the group. It meets the message of the other side that
-  /// has the same slot (below 2^56). The memory must stay valid until the transfer is done.
+  /// Starts a message to or from a rank of the group. It meets the other side's message with the
+  /// same slot (below 2^56). The memory must stay valid until the transfer is done.
   virtual std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) = 0;
   virtual std::unique_ptr<Transfer> recv(std::span<float> data, int from, uint64_t slot) = 0;
 
-  /// Collectives, done when they return. Those with different tags do not meet. Throw Error as
+  /// Collectives, done when they return. Those with different tags never meet. They throw Error as
   /// Transfer::wait does.
   struct Collective {
     uint32_t tag = 0;
@@ -51,12 +53,12 @@ class Transport {
   /// `output` holds the inputs of all ranks, in their order.
   virtual void all_gather(std::span<const float> input, std::span<float> output,
                           const Collective& call) = 0;
-  /// `input` has one part a rank; `output` is this rank's part, combined over all ranks.
+  /// `input` has one part per rank; `output` is this rank's part, combined over all ranks.
   virtual void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
                               const Collective& call) = 0;
 
-  /// Connects some ranks of this group, this one included, into a group of their own; all of them
-  /// call it with the same arguments. `ranks`: in the order of their new numbers. `name`: unlike
+  /// Connects some ranks of this group, including this one, in a new group; all of them call it
+  /// with the same arguments. `ranks`: in the order of their new numbers. `name`: different from
   /// that of any other group of the job.
   virtual std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                              std::chrono::milliseconds timeout) = 0;

@@ -7,7 +7,7 @@
 
 namespace lab {
 
-/// Stands at the end of a row that is shorter than the others. Never a token of any vocabulary.
+/// Fills the end of a row that is shorter than the others. Never a token of any vocabulary.
 inline constexpr int32_t kPadding = -1;
 
 /// B token sequences of length T, row-major [B, T]. Row b is tokens[b*T .. b*T+T); where a sequence
@@ -22,8 +22,8 @@ struct TokenBatch {
     return std::span(tokens).subspan(static_cast<size_t>(b * length), static_cast<size_t>(length));
   }
 
-  /// How many predictions count: position t predicts token t+1, so every token but the first of
-  /// each row is a target, and padding is none. B·(T-1) for full rows.
+  /// How many predictions count: position t predicts token t+1, so every token except the first of
+  /// each row is a target; padding is not. B·(T-1) for full rows.
   int64_t target_count() const {
     int64_t count = 0;
     for (int64_t b = 0; b < batch; ++b)

@@ -25,14 +25,14 @@ constexpr size_t kBatchBytes = size_t{1} << 20;  // of text
 constexpr size_t kBlockBytes = size_t{1} << 20;  // of tokens
 constexpr double kTrainingShare = 0.95;
 
-/// A story of the corpus, and whether it is held out.
+/// A story of the corpus, and whether it is held out for validation.
 struct Story {
   std::string text;
   Split split;
 };
 
-/// Appends stories to the cache file and counts them. All training stories come before all those
-/// held out, as they do in the corpus.
+/// Appends stories to the cache file and counts them. All training stories come before those held
+/// out, as in the corpus.
 class TokenWriter {
  public:
   TokenWriter(AtomicFile& file, CacheHeader& header)
@@ -45,7 +45,7 @@ class TokenWriter {
     header_.stories[index] += 1;
     header_.tokens[index] += static_cast<int64_t>(tokens.size());
     for (const int32_t token : tokens) {
-      const auto* bytes = reinterpret_cast<const std::byte*>(&token);  // the low ones come first
+      const auto* bytes = reinterpret_cast<const std::byte*>(&token);  // the low bytes come first
       block_.insert(block_.end(), bytes, bytes + header_.token_bytes);
     }
     if (block_.size() >= kBlockBytes) flush();
@@ -66,8 +66,8 @@ class TokenWriter {
   std::vector<std::byte> block_;
 };
 
-/// One line on a terminal that is written over and over, and wiped away in the end; elsewhere, such
-/// as in the pipe of a launcher, a line from time to time.
+/// On a terminal, one line that is rewritten and erased at the end; elsewhere, as in the pipe of a
+/// launcher, a line from time to time.
 class BytesProgress {
  public:
   BytesProgress(std::string title, int64_t total) : title_(std::move(title)), total_(total) {}
@@ -98,12 +98,12 @@ class BytesProgress {
   int64_t total_;
   Clock::time_point start_ = Clock::now();
   bool terminal_ = isatty(STDERR_FILENO) != 0;
-  double next_ = terminal_ ? 0.3 : kBetweenLines;  // seconds after the start
-  int64_t percent_ = -1;                           // shown last
+  double next_ = terminal_ ? 0.3 : kBetweenLines;  // seconds since the start
+  int64_t percent_ = -1;                           // last shown
   bool shown_ = false;
 };
 
-/// The next stories, about 1 MiB of them; none at the end of the corpus.
+/// The next stories, about 1 MiB; none at the end of the corpus.
 std::vector<Story> read_batch(StoryReader& reader) {
   std::vector<Story> stories;
   const auto training_bytes =
@@ -155,7 +155,7 @@ void build_cache(const fs::path& corpus, const Tokenizer& tokenizer, const Cache
     }
   }
   writer.flush();
-  require(header.stories[0] > 0, "corpus {} holds no story, only white space", corpus.string());
+  require(header.stories[0] > 0, "corpus {} contains no story, only white space", corpus.string());
   header.content = writer.digest();
   header.header = header_checksum(header);
   file.overwrite(0, std::as_bytes(std::span(&header, 1)));

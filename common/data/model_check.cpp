@@ -27,7 +27,7 @@ struct Field {
   std::string_view bytes;
 };
 
-/// Takes a base-128 number off the front of `in`.
+/// Removes a base-128 number from the front of `in`.
 std::optional<uint64_t> take_varint(std::string_view& in) {
   uint64_t value = 0;
   for (int shift = 0; shift < 64 && !in.empty(); shift += 7) {
@@ -39,7 +39,7 @@ std::optional<uint64_t> take_varint(std::string_view& in) {
   return std::nullopt;
 }
 
-/// Takes a field off the front of `in`; nothing if the message is malformed there.
+/// Removes a field from the front of `in`; nothing if the message is malformed there.
 std::optional<Field> take_field(std::string_view& in) {
   const std::optional<uint64_t> tag = take_varint(in);
   if (!tag || *tag >> 3 == 0) return std::nullopt;
@@ -78,16 +78,16 @@ uint32_t read_u32(std::string_view bytes, size_t index) {
   return value;
 }
 
-/// Whether every walk from the root of this double array (darts-clone; 32 bits a unit) stays inside
-/// the array, ends, meets at most 32 values (there is room for no more), and finds values that are
-/// offsets below `text_size`.
+/// Whether every walk from the root of this double array (darts-clone; 32 bits per unit) stays
+/// inside the array, ends, meets at most 32 values (the library has room for no more), and finds
+/// only values that are offsets below `text_size`.
 bool is_safe_trie(std::string_view trie, size_t text_size) {
   constexpr size_t kMaxDepth = 256;  // bytes of the longest rule; a cycle exceeds it
   constexpr int kMaxValues = 32;
   const size_t units = trie.size() / 4;
   if (trie.size() % 4 != 0 || units == 0) return false;
 
-  // Level by level: the units that can be reached, and how many values were met on the way.
+  // Level by level: the units that can be reached, and how many values each path has met.
   std::map<size_t, int> level = {{0, 0}};
   for (size_t depth = 0; !level.empty(); ++depth) {
     if (depth > kMaxDepth) return false;
@@ -151,7 +151,7 @@ std::string_view find_model_damage(std::string_view model) {
       has_normalizer = true;
     }
   }
-  // Without these the library would silently tokenize by its defaults.
+  // Without these, the library would silently use its defaults.
   if (pieces == 0 || !has_trainer || !has_normalizer)
     return "not a sentencepiece model, or truncated";
   return "";

@@ -1,4 +1,4 @@
-// Sampler: in which order a rank reads the sequences of a dataset.
+// Sampler: the order in which a rank reads the sequences of a dataset.
 #include "common/data/sampler.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// A number in [0, bound), all equally likely. The standard's distributions would do the same, but
-/// each standard library in its own way.
+/// A number in [0, bound), uniformly distributed. std::uniform_int_distribution would do, but each
+/// standard library implements it differently.
 uint64_t bounded(std::mt19937_64& random, uint64_t bound) {
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   const uint64_t limit = kMax - kMax % bound;  // a multiple of bound
@@ -68,14 +68,14 @@ std::vector<int64_t> Sampler::next(int64_t count) {
 }
 
 void Sampler::restore(const SamplerState& state) {
-  require(state.epoch >= 0, "cannot go on in epoch {} of the data", state.epoch);
+  require(state.epoch >= 0, "cannot resume in epoch {} of the data", state.epoch);
   const SamplerState before = state_;
   if (state.epoch != state_.epoch) begin_epoch(state.epoch);
   const auto size = static_cast<int64_t>(order_.size());
   if (state.position < 0 || state.position > size) {
     if (state.epoch != before.epoch) begin_epoch(before.epoch);
     state_ = before;
-    fail("cannot go on at sequence {} of an epoch of {}: other data, context or number of ranks?",
+    fail("cannot resume at sequence {} of an epoch of {}: other data, context or number of ranks?",
          state.position, size);
   }
   state_ = state;

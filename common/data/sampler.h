@@ -1,4 +1,4 @@
-// Sampler: in which order a rank reads the sequences of a dataset.
+// Sampler: the order in which a rank reads the sequences of a dataset.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace lab {
 
-/// All of [0, count) in an order that depends on seed and epoch only: the same on every rank and
+/// All of [0, count) in an order that depends only on seed and epoch: the same on every rank and
 /// every machine (Fisher-Yates over std::mt19937_64).
 std::vector<int64_t> epoch_order(int64_t count, uint64_t seed, int64_t epoch);
 
-/// Picks from the order of an epoch what this rank reads. Lab 02 writes it.
+/// Picks this rank's shard from the order of an epoch. Lab 02 writes it.
 using Shard = std::function<std::vector<int64_t>(std::span<const int64_t> order)>;
 
-/// What must be saved to go on exactly where training stopped.
+/// What must be saved to resume exactly where training stopped.
 struct SamplerState {
   int64_t epoch = 0;
-  int64_t position = 0;  // within this rank's share of the epoch
+  int64_t position = 0;  // within this rank's shard of the epoch
 
   bool operator==(const SamplerState&) const = default;
 };
@@ -30,11 +30,11 @@ class Sampler {
   /// `shard`: empty reads everything. Throws Error if `sequences` is 0 or the shard is empty.
   Sampler(int64_t sequences, uint64_t seed, Shard shard = {});
 
-  /// The next `count` indices; goes over into the next epoch where one ends.
+  /// The next `count` indices; continues into the next epoch when one ends.
   std::vector<int64_t> next(int64_t count);
 
   SamplerState state() const { return state_; }
-  /// Throws Error if the position lies outside the shard.
+  /// Throws Error if the position is outside the shard.
   void restore(const SamplerState& state);
 
  private:

@@ -1,4 +1,4 @@
-// StoryReader: lines from a block of the file, stories from lines.
+// StoryReader: makes lines from blocks of the file, and stories from lines.
 #include "common/data/story_reader.h"
 
 #include <cerrno>
@@ -32,7 +32,7 @@ struct StoryReader::Impl {
   std::ifstream file;
   int64_t file_bytes = 0;
 
-  std::string block;        // the part of the file that is in memory
+  std::string block;        // the part of the file in memory
   int64_t block_end = 0;    // its end, as an offset in the file
   size_t next_line = 0;     // where in `block` the next line begins
   std::string_view line;    // what is left of the current line; part of `block`

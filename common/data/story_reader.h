@@ -9,7 +9,8 @@
 namespace lab {
 
 /// Reads a corpus in the format of TinyStories: UTF-8 text, each story closed by a line
-/// "<|endoftext|>" (the last one may lack it). Keeps one block of the file in memory, never all.
+/// "<|endoftext|>" (the last one may lack it). Keeps one block of the file in memory, never the
+/// whole file.
 class StoryReader {
  public:
   /// Throws Error if the file is missing or unreadable.
@@ -21,7 +22,7 @@ class StoryReader {
   /// story exceeds 16 MiB (the file has no markers).
   bool next(std::string& story);
 
-  /// Bytes consumed so far and in all, for progress.
+  /// Bytes consumed so far, and in total, for progress.
   int64_t position() const;
   int64_t size() const;
 

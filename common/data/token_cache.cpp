@@ -1,4 +1,4 @@
-// Naming, checking and opening of cache files. build_cache is in build_cache.cpp.
+// Names, checks and opens cache files. build_cache is in build_cache.cpp.
 #include "common/data/token_cache.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "tokens are stored low
 static_assert(std::is_trivially_copyable_v<CacheHeader>);
 static_assert(sizeof(CacheHeader) == 88, "no padding, which would have a checksum of its own");
 
-/// Whether the file is as long as its header says.
+/// Whether the file has the length that its header implies.
 bool size_matches(const CacheHeader& header, size_t file_bytes) {
   if (header.token_bytes != 2 && header.token_bytes != 4) return false;
   auto rest = static_cast<int64_t>(file_bytes - sizeof(CacheHeader));

@@ -1,4 +1,4 @@
-// The file in which a tokenized corpus is kept: a header, then the tokens of either split.
+// The file that holds a tokenized corpus: a header, then the tokens of both splits.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace lab {
 
-/// What a cache was made from. If any of it is different, the cache is made anew.
+/// What a cache was made from. If any of it changes, the cache is rebuilt.
 struct CacheKey {
   int64_t corpus_bytes = 0;
   int64_t corpus_time = 0;  // modification time, in ticks of the file system's clock
@@ -22,8 +22,8 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
-/// First bytes of the file. Behind them lie the training tokens, then the validation tokens, all
-/// of `token_bytes` bytes (2 for vocabularies up to 65,536, else 4), low byte first.
+/// The first bytes of the file. They are followed by the training tokens, then the validation
+/// tokens, `token_bytes` bytes each (2 for vocabularies up to 65,536, else 4), low byte first.
 struct CacheHeader {
   std::array<char, 8> magic = {'L', 'A', 'B', 'T', 'O', 'K', 'E', 'N'};
   uint32_t version = 2;
@@ -35,7 +35,7 @@ struct CacheHeader {
   uint64_t header = 0;               // checksum of the fields above
 };
 
-/// Of the header, without its last field.
+/// The checksum of the header, without its last field.
 uint64_t header_checksum(const CacheHeader& header);
 
 /// An open cache file.
@@ -44,22 +44,22 @@ struct TokenCache {
   CacheHeader header;
 };
 
-/// The key of a corpus as it is now. Throws Error if the corpus is missing.
+/// The key of a corpus in its current state. Throws Error if the corpus is missing.
 CacheKey cache_key(const std::filesystem::path& corpus, const Tokenizer& tokenizer);
 
-/// Where the cache of a corpus lies: the name is made of the corpus' path and the tokenizer, so
-/// that the cache of a corpus that has changed is replaced.
+/// The path of a corpus's cache. The name is made from the corpus's path and the tokenizer, so the
+/// cache of a changed corpus replaces the old one.
 std::filesystem::path cache_path(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
                                  const std::filesystem::path& folder);
 
 /// Opens a cache made with this key. Nothing if there is none, or if it is damaged or was made from
-/// something else; the latter two are told on stderr.
+/// something else, which it reports on stderr.
 std::optional<TokenCache> open_cache(const std::filesystem::path& path, const CacheKey& key);
 
 /// Tokenizes a corpus on all cores into a new cache file, which replaces an old one when it is
-/// whole. Needs little memory, however long the corpus. Progress is shown on stderr: on a terminal
-/// in one line that changes, else as a line every few seconds. Calls `going_on`, if given, again
-/// and again while it works. Throws Error: see TokenDataset.
+/// complete. Needs little memory, however long the corpus. Shows progress on stderr: on a terminal
+/// in one line that is updated, else a line every few seconds. Calls `going_on`, if given,
+/// repeatedly while it works. Throws Error: see TokenDataset.
 void build_cache(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
                  const CacheKey& key, const std::filesystem::path& path,
                  const std::function<void()>& going_on = {});

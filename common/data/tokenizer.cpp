@@ -1,4 +1,4 @@
-// Tokenizer: a sentencepiece model behind errors a user can understand.
+// Tokenizer: wraps a sentencepiece model, with errors a user can understand.
 #include "common/data/tokenizer.h"
 
 #include <sentencepiece_processor.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxModelBytes = size_t{16} << 20;  // models of 250,000 pieces have about 5 MB
 
-/// Loads `bytes` and says what is wrong with them; an empty string if nothing is.
+/// Loads `bytes`. Returns what is wrong with them, or an empty string.
 std::string load(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes) {
   if (bytes.size() > kMaxModelBytes) return "too large for a sentencepiece model";
   if (const std::string_view damage = find_model_damage(bytes); !damage.empty())
@@ -95,7 +95,8 @@ std::string Tokenizer::Stream::push(int32_t token) {
   impl.check_token(token);
   tokens_.push_back(token);
 
-  // Byte pieces are named <0x00> to <0xFF>. Those at the end that still lack a continuation wait.
+  // Byte pieces are named <0x00> to <0xFF>. Those at the end that still lack a continuation are
+  // held back.
   std::string last_bytes;
   size_t waiting = 0;
   for (size_t n = 1; n <= 3 && n <= tokens_.size(); ++n) {

@@ -27,12 +27,12 @@ class Tokenizer {
 
   /// Tokens of `text`, without BOS and EOS. Throws Error if it is not valid UTF-8.
   std::vector<int32_t> encode(std::string_view text) const;
-  /// Text of `tokens`; BOS and EOS give nothing. Throws Error for a token outside the vocabulary.
+  /// Text of `tokens`; BOS and EOS produce none. Throws Error for a token outside the vocabulary.
   std::string decode(std::span<const int32_t> tokens) const;
 
-  /// Decodes a stream: the text that `token` adds to what was returned before; bytes of an
-  /// unfinished UTF-8 character are held back until it is complete. The first token of a text
-  /// loses the space that sentencepiece puts in front: to continue a prompt, push its tokens too.
+  /// Decodes a stream: returns the text that `token` adds to what was returned before; bytes of an
+  /// unfinished UTF-8 character are held back until it is complete. The first token of a text loses
+  /// the space that sentencepiece puts before it: to continue a prompt, push its tokens too.
   class Stream {
    public:
     explicit Stream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

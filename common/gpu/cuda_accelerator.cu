@@ -27,7 +27,7 @@ Place place_of(const void* memory) {
   }
 }
 
-/// A copy that the GPU carries out by itself.
+/// A copy that the GPU makes without the CPU.
 void copy_directly(const MemoryCopy& copy, cudaStream_t stream) {
   const size_t bytes = copy.width * copy.rows;
   const bool in_one_piece = copy.to_pitch == copy.width && copy.from_pitch == copy.width;

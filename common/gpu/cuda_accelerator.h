@@ -1,4 +1,4 @@
-// The GPU behind Accelerator, for code that is CUDA code itself and needs its stream.
+// The implementation of Accelerator, for CUDA code that needs its stream.
 #pragma once
 
 #include <string>
@@ -45,8 +45,7 @@ class CudaAccelerator final : public Accelerator {
   std::string name_;
 };
 
-/// The GPU of this process: accelerator(), which is one of these in every program that holds CUDA
-/// code.
+/// The GPU of this process: accelerator(), which has this type in every program with CUDA code.
 CudaAccelerator& cuda_accelerator();
 
 }  // namespace lab::cuda

@@ -1,4 +1,4 @@
-// Stands in for the CUDA backend in a build without one.
+// Replaces the CUDA backend in a build without one.
 #include "common/error.h"
 #include "common/gpu/kernels/rounded_product.h"
 #include "common/tensor/accelerator.h"

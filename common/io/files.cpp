@@ -30,8 +30,8 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-/// Tries target.tmp-PID-0, -1, ... until `make(name)` does not fail with EEXIST. Returns that name,
-/// and 0 or the error of `make` in `code`.
+/// Tries target.tmp-PID-0, -1, ... until `make(name)` does not fail with EEXIST. Returns that name;
+/// `code` is 0 or the error of `make`.
 template <typename Make>
 fs::path make_temporary(const fs::path& target, int& code, const Make& make) {
   for (int n = 0;; ++n) {
@@ -43,9 +43,9 @@ fs::path make_temporary(const fs::path& target, int& code, const Make& make) {
 }
 
 /// A file without a name, which the kernel removes when the process dies; -1 where the file system
-/// has no such files (NFS, for one).
+/// has no such files (NFS, for example).
 int open_unnamed(const fs::path& folder) {
-  if (access("/proc/self/fd", X_OK) != 0) return -1;  // needed to give it a name in the end
+  if (access("/proc/self/fd", X_OK) != 0) return -1;  // needed to name the file later
   return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
 }
 
@@ -163,7 +163,7 @@ uint64_t checksum(std::span<const std::byte> bytes) {
 void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) fail_io("open folder", folder, errno);
-  // EINVAL: this file system cannot sync folders, and there is nothing to be done about it.
+  // EINVAL: this file system cannot sync folders; nothing can be done about it.
   if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail_io("sync folder", folder, errno);
 }
 

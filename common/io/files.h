@@ -10,7 +10,7 @@
 
 namespace lab {
 
-/// A file mapped read-only into memory; its pages are read when they are touched.
+/// A file mapped read-only into memory; its pages are read when they are first accessed.
 class MappedFile {
  public:
   /// Throws Error if the file is missing, unreadable or not a regular file. May be empty.
@@ -28,11 +28,11 @@ class MappedFile {
 };
 
 /// Writes a file that appears under its name only when it is whole: `commit` syncs it to disk and
-/// renames it, replacing the target in one step. Until then it lies beside the target without a
-/// name or, where the file system demands one, as TARGET.tmp-PID-N. Without commit (an exception, a
-/// kill) the target stays as it was and nothing is left behind (except the named temporary file of
-/// a killed process). Two processes may write the same target: the last commit wins, never a
-/// mixture.
+/// renames it, replacing the target in one step. Until then its data are beside the target, without
+/// a name or, where the file system demands one, as TARGET.tmp-PID-N. Without commit (an exception,
+/// a kill) the target stays as it was and nothing is left over (except the named temporary file of
+/// a killed process). Two processes may write the same target: the last commit wins, and the two
+/// never mix.
 class AtomicFile {
  public:
   /// Creates missing parent folders. Throws Error (read-only folder, ...).
@@ -44,7 +44,7 @@ class AtomicFile {
   /// Appends. Throws Error when the disk is full.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  /// Overwrites bytes written before, e.g. a header whose counts are known at the end.
+  /// Overwrites bytes already written, e.g. a header whose counts are known only at the end.
   void overwrite(int64_t offset, std::span<const std::byte> bytes);
   int64_t size() const { return size_; }
 

@@ -1,4 +1,4 @@
-// FolderLock: one process at a time writes a folder.
+// FolderLock: only one process at a time writes to a folder.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,10 @@
 
 namespace lab {
 
-/// Held as long as the object lives, and never longer than its process. It keeps off others that
-/// take it as well, on this machine or, as far as the file system can do that, on others; it leaves
-/// no file. Throws Error if somebody else has it; does nothing where the file system has no locks.
+/// Held as long as the object lives, and never longer than its process. It keeps out other
+/// processes that try to take it, on this machine and, if the file system supports it, on others;
+/// it leaves no file. Throws Error if another process holds it; does nothing where the file system
+/// has no locks.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

@@ -34,7 +34,7 @@ Json read_json_file(const std::filesystem::path& path) {
 int64_t whole_number(const Json& object, const std::string& key, int64_t least, int64_t most) {
   require(object.is_object() && object.contains(key), "\"{}\" is missing", key);
   const Json& value = object[key];
-  // nlohmann would turn what does not fit into another number.
+  // nlohmann would silently convert what does not fit.
   const bool fits = value.is_number_unsigned() ? std::in_range<int64_t>(value.get<uint64_t>())
                                                : value.is_number_integer();
   require(fits && value >= least && value <= most, "\"{}\" is {}, not a whole number from {} to {}",

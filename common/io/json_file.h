@@ -12,7 +12,7 @@ namespace lab {
 /// larger than 16 MiB, not JSON, nested more than 32 deep.
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
-/// The whole number in `object[key]`. Throws Error naming the key if it is missing, no whole
+/// The whole number in `object[key]`. Throws Error naming the key if it is missing, not a whole
 /// number, or not between `least` and `most`.
 int64_t whole_number(const nlohmann::json& object, const std::string& key, int64_t least,
                      int64_t most);
@@ -20,8 +20,8 @@ int64_t whole_number(const nlohmann::json& object, const std::string& key, int64
 /// The double whose shortest decimal form is that of `value`: 1e-06 instead of 9.99999997e-07.
 double shortest(float value);
 
-/// 16 hexadecimal digits, and back. JSON numbers cannot hold 64 bits everywhere. `from_hex` throws
-/// std::invalid_argument.
+/// 16 hexadecimal digits, and back, because not every JSON reader keeps 64 bits of a number.
+/// `from_hex` throws std::invalid_argument.
 std::string to_hex(uint64_t value);
 uint64_t from_hex(const std::string& text);
 

@@ -6,8 +6,8 @@
 
 namespace lab {
 
-/// Any bytes as the text of an element or a quoted attribute: markup is escaped; bytes that are no
-/// UTF-8 become U+FFFD, and so do characters that XML does not know.
+/// Any bytes as the text of an element or a quoted attribute: markup is escaped; bytes that are not
+/// valid UTF-8 become U+FFFD, as do characters that XML does not allow.
 std::string html_escaped(std::string_view text);
 
 }  // namespace lab

@@ -53,7 +53,7 @@ std::string make_header(std::span<const NamedTensor> tensors, const Metadata& me
     header[name] = {{"dtype", "F32"}, {"shape", value.shape()}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  // Texts from elsewhere, a path or an error message, need not be UTF-8, which JSON must be.
+  // Text from elsewhere, such as a path or an error message, need not be UTF-8; JSON must be.
   std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   const uint64_t padded = (sizeof(uint64_t) + text.size() + kAlignment - 1) / kAlignment;
   text.resize(padded * kAlignment - sizeof(uint64_t), ' ');  // spaces are part of the format

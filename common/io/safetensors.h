@@ -20,22 +20,21 @@ struct NamedTensor {
 };
 
 /// Writes `tensors` (contiguous, on the CPU) in the given order, and string metadata, atomically.
-/// Bytes of a text that are no UTF-8 become U+FFFD.
+/// Bytes that are not valid UTF-8 become U+FFFD.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                        const Metadata& metadata = {});
 
 /// A safetensors file, open for reading: its header is read and checked at once, the numbers of a
-/// tensor when they are asked for. F32, F16 and BF16 are accepted, the latter two widened to
-/// float32; a scalar (shape []) comes as shape [1]. Every offset, size and shape is checked against
-/// the file before memory is allocated: truncated or foreign files give an Error that says what is
-/// wrong.
+/// tensor only on request. F32, F16 and BF16 are accepted, the latter two widened to float32; a
+/// scalar (shape []) becomes shape [1]. Every offset, size and shape is checked against the file
+/// before memory is allocated: truncated or foreign files give an Error that says what is wrong.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
 
   const std::filesystem::path& path() const { return path_; }
   const Metadata& metadata() const { return metadata_; }
-  /// In the order in which they lie in the file.
+  /// In the order of the file.
   const std::vector<std::string>& names() const { return names_; }
 
   bool has(const std::string& name) const;

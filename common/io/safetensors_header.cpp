@@ -126,7 +126,7 @@ void check_regions(std::vector<Entry>& entries, uint64_t data_size, const std::s
   }
   require(position <= data_size, "{}: cut short: it should have {} more bytes", file,
           position - data_size);
-  require(position == data_size, "{}: has {} bytes behind its last tensor", file,
+  require(position == data_size, "{}: has {} bytes after its last tensor", file,
           data_size - position);
 }
 

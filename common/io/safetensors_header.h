@@ -25,7 +25,7 @@ struct SafetensorsEntry {
 
 struct SafetensorsHeader {
   Metadata metadata;
-  std::vector<SafetensorsEntry> entries;  // in the order in which they lie in the file
+  std::vector<SafetensorsEntry> entries;  // in the order of the file
   uint64_t data_offset = 0;               // where the numbers begin, in bytes
 };
 

@@ -8,7 +8,7 @@
 namespace lab {
 namespace {
 
-/// Set to anything but "" and "0".
+/// Set, and neither "" nor "0".
 bool is_set(const char* variable) {
   const char* value = std::getenv(variable);
   return value != nullptr && !std::string_view(value).empty() && std::string_view(value) != "0";

@@ -3,8 +3,8 @@
 
 namespace lab {
 
-/// True if `descriptor` is a terminal, or the user asks for colour all the same (CLICOLOR_FORCE, as
-/// the launcher does for its ranks when it writes to a terminal itself); never with NO_COLOR
+/// True if `descriptor` is a terminal, or colour is requested anyway (CLICOLOR_FORCE, which the
+/// launcher sets for its ranks when its own output is a terminal); never with NO_COLOR
 /// (https://no-color.org, https://bixense.com/clicolors).
 bool wants_color(int descriptor);
 

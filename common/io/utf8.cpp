@@ -7,7 +7,7 @@
 namespace lab {
 namespace {
 
-/// What a character with a given first byte looks like.
+/// The form of a character with a given first byte.
 struct Form {
   size_t length = 0;          // 0: no character begins with this byte
   unsigned char low = 0x80;   // limits of the second byte; the others are 80..BF

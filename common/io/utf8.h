@@ -6,11 +6,11 @@
 
 namespace lab {
 
-/// Where in `text` the first byte lies that belongs to no character; text.size() if there is none.
-/// Overlong forms, surrogates and code points above U+10FFFF are invalid (RFC 3629).
+/// The position of the first byte in `text` that belongs to no character; text.size() if there is
+/// none. Overlong forms, surrogates and code points above U+10FFFF are invalid (RFC 3629).
 size_t find_invalid_utf8(std::string_view text);
 
-/// Whether `text`, at most a few bytes, is the beginning of a character without its end.
+/// Whether `text`, at most a few bytes, is the beginning of an unfinished character.
 bool is_unfinished_utf8(std::string_view text);
 
 }  // namespace lab

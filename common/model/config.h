@@ -22,8 +22,8 @@ struct LlamaConfig {
 
   int64_t head_dim() const { return dim / heads; }
 
-  /// Throws Error naming the first size that is impossible (not positive, heads do not divide dim,
-  /// kv_heads do not divide heads, odd head_dim, absurdly large).
+  /// Throws Error naming the first impossible size (not positive, heads do not divide dim, kv_heads
+  /// do not divide heads, odd head_dim, absurdly large).
   void validate() const;
 
   bool operator==(const LlamaConfig&) const = default;
@@ -32,8 +32,9 @@ struct LlamaConfig {
 /// Number of weights of the whole model.
 int64_t parameter_count(const LlamaConfig& config);
 
-/// A contiguous part of the model: layers [first_layer, last_layer), with the embedding in front
-/// and the final norm and head behind where so marked. The whole model is the span of all of it.
+/// A contiguous part of the model: layers [first_layer, last_layer), preceded by the embedding if
+/// `embeds`, followed by the final norm and the head if `has_head`. The whole model is the span
+/// with all of it.
 struct StageSpan {
   int64_t first_layer = 0;
   int64_t last_layer = 0;

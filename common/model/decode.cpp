@@ -1,4 +1,4 @@
-// Telling a story: one sequence, token by token, with the keys and values of the past kept.
+// Generating text: one sequence, token by token, keeping the keys and values of earlier tokens.
 #include <algorithm>
 
 #include "common/error.h"

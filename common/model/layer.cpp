@@ -45,7 +45,7 @@ AttentionShape attention_shape(const LayerShape& s) {
 
 Tensor between_operations(const Tensor& x, const LayerMemory& memory) {
   if (!memory.rounds()) return x;
-  Shape padded = x.shape();  // tensor cores like rows that begin at multiples of 16 bytes
+  Shape padded = x.shape();  // tensor cores need rows that begin at multiples of 16 bytes
   padded.back() = (padded.back() + 7) / 8 * 8;
   const Tensor rounded =
       Tensor::empty(padded, memory.device, memory.between()).columns(0, x.size(-1));
@@ -114,7 +114,7 @@ void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor
                     const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
                     const Tensor& gradient) {
   const Matrices matrices(w, scratch.memory.between());
-  // Through the MLP. `gradient` passes the addition unchanged and grows by the MLP's share.
+  // Through the MLP. `gradient` passes through the addition unchanged, and the MLP adds its part.
   const Tensor mlp_gradient = between_operations(gradient, scratch.memory);
   linear_backward_input(mlp_gradient, matrices.down, scratch.hidden);
   swiglu_backward(kept.gate_up, scratch.hidden);  // scratch.hidden holds SwiGLU's output again

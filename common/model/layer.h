@@ -1,4 +1,4 @@
-// One transformer layer: attention and MLP, each behind an RMSNorm and added to its input.
+// One transformer layer: attention and MLP, each preceded by an RMSNorm and added to its input.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct LayerMemory {
   Device device = Device::kCpu;
   Precision precision = Precision::kFloat32;
 
-  /// Whether what passes from one operation of a layer to the next is bfloat16. What layers add to,
-  /// sums and all that belongs to weights is float32.
+  /// Whether tensors between the operations of a layer are bfloat16. The residual stream, sums, and
+  /// everything that belongs to weights stay float32.
   bool rounds() const { return precision == Precision::kBfloat16; }
   ElementType between() const { return rounds() ? ElementType::kBfloat16 : ElementType::kFloat32; }
 
   bool operator==(const LayerMemory&) const = default;
 };
 
-/// float32 numbers as the operations of a layer take them: themselves, or rounded once for all.
+/// float32 numbers in the type that the operations of a layer take: as they are, or rounded.
 Tensor between_operations(const Tensor& x, const LayerMemory& memory);
 
 /// What a layer's forward pass keeps of one microbatch for its backward pass; N = B*T. What is
@@ -42,7 +42,7 @@ struct LayerActivations {
   size_t bytes() const;
 };
 
-/// Scratch shared by all layers of a stage: holds nothing between calls.
+/// Scratch memory shared by all layers of a stage; its contents do not survive a call.
 struct LayerScratch {
   LayerScratch(const LlamaConfig& config, int64_t batch, int64_t length, LayerMemory memory);
 

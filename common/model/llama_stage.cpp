@@ -19,7 +19,7 @@ const LlamaConfig& checked(const LlamaConfig& config, const StageSpan& span) {
   return config;
 }
 
-/// Tells an observer of a pass from its beginning to its end.
+/// Tells an observer when a pass begins and ends.
 class ObservedPass {
  public:
   ObservedPass(const LlamaStage::PassObserver& observer, LlamaStage::Pass pass, int microbatch)
@@ -92,8 +92,8 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
     state = std::move(idle.back());
     idle.pop_back();
   }
-  // While a microbatch is in flight the weights stay as they are; once gradients were zeroed, a
-  // step has gone by, even if somebody forgot a microbatch.
+  // While a microbatch is in flight, the weights do not change. When gradients are zeroed, a step
+  // is over, even if the caller has forgotten a microbatch.
   const auto rounds = [](const auto& entry) { return entry.second->memory.rounds(); };
   if (state->memory.rounds() && (rounded_is_old || std::ranges::none_of(in_flight, rounds))) {
     weights.round();
@@ -138,15 +138,16 @@ void LlamaStage::Impl::fit_scratch(InFlight& state) {
 
 void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
                            const std::function<void()>& work) const {
-  // The first time, libraries load their kernels, which cannot be recorded. Nor is a pass in
-  // another precision than the microbatch began with: it would be repeated for others.
+  // The first time, libraries load their kernels, which cannot be recorded. A pass in another
+  // precision than the microbatch began with is not recorded either: it would be repeated for other
+  // microbatches.
   if (device == Device::kCpu || state.memory != memory() || pass.uses++ == 0) {
     work();
   } else {
     if (pass.work == nullptr) pass.work = accelerator().record(work);
     pass.work->repeat();
   }
-  // An observer wants to know how long it took, not how long it took to ask for it.
+  // An observer wants the time of the pass, not the time it takes to launch it.
   if (observer && device == Device::kCuda) accelerator().synchronize();
 }
 
@@ -190,15 +191,15 @@ void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) 
 Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient) {
   fit_scratch(state);
   const int64_t rows = state.batch * state.length;
-  // What is returned is not part of the microbatch: it may be on its way to another rank when the
-  // next one starts.
+  // The returned tensor does not belong to the microbatch: it may still be on its way to another
+  // rank when the next one starts.
   const bool recorded = device == Device::kCuda;
   const Tensor gradient = recorded ? state.gradient : Tensor::empty({rows, config.dim}, device);
   Tensor logits_gradient = output_gradient;
   if (!span.has_head) {
     gradient.copy_from(output_gradient.view({rows, config.dim}));
   } else if (recorded && output_gradient.data() != state.logits.data()) {
-    state.logits.copy_from(output_gradient);  // mostly the loss has put it there
+    state.logits.copy_from(output_gradient);  // usually a no-op: the loss wrote it there
     logits_gradient = state.logits;
   }
 

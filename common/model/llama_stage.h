@@ -24,8 +24,8 @@ struct Parameter {
 /// out. Otherwise hidden states [B, T, C] come in or go out.
 ///
 /// Several microbatches may be in flight: `forward` keeps what `backward` of the same microbatch
-/// number will need, in whatever order the backward passes come. Weights must stay as they are
-/// until none is in flight. Gradients add up over backward passes until `zero_gradients`.
+/// number will need, in whatever order the backward passes come. Weights must not change until none
+/// is in flight. Gradients add up over backward passes until `zero_gradients`.
 ///
 /// Initial values depend only on the seed and on each parameter's global name, so the stages of a
 /// split model hold exactly the weights of the whole one.
@@ -48,7 +48,7 @@ class LlamaStage {
   /// replaces logits by their gradient), and is valid until its backward or discard.
   /// Throws Error for a token outside the vocabulary, T > context, or a microbatch in flight.
   Tensor forward(const TokenBatch& tokens, int microbatch = 0);
-  /// Forward pass of a stage that does not embed; input [B, T, C] from the stage before.
+  /// Forward pass of a stage that does not embed; input [B, T, C] from the previous stage.
   Tensor forward(const Tensor& hidden, int microbatch = 0);
 
   /// Backward pass of a microbatch in flight: takes the gradient of the loss with respect to what
@@ -60,8 +60,8 @@ class LlamaStage {
   void discard(int microbatch = 0);
 
   /// Weights and gradients, each one contiguous buffer in the order of `named_parameters` (gaps
-  /// between tensors, for alignment, stay zero). Gradients are complete when they are asked for
-  /// here or by `named_parameters`: a tied head's share has been added to the embedding's.
+  /// between tensors, for alignment, stay zero). Calling this or `named_parameters` completes the
+  /// gradients: it adds those of a tied head to the embedding's.
   Tensor parameters() const;
   Tensor gradients() const;
   void zero_gradients();
@@ -73,7 +73,7 @@ class LlamaStage {
   /// Number of weights, without the gaps.
   int64_t parameter_count() const;
 
-  /// Bytes held for microbatches in flight now, and the most ever.
+  /// Bytes held for microbatches in flight: now, and at most so far.
   size_t activation_bytes() const;
   size_t peak_activation_bytes() const;
 
@@ -82,7 +82,7 @@ class LlamaStage {
   using PassObserver = std::function<void(Pass pass, int microbatch, bool begins)>;
   void observe_passes(PassObserver observer);
 
-  /// Keys and values of the tokens seen so far, for telling a story token by token.
+  /// Keys and values of the tokens so far, for generating text token by token.
   struct KvCache;
   std::shared_ptr<KvCache> new_cache() const;
   /// Appends `tokens` of one sequence to the cache and returns the logits [V] that follow the last.

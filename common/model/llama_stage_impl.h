@@ -14,14 +14,14 @@
 
 namespace lab {
 
-/// A pass that a GPU can repeat: it consists of a hundred small kernels, and starting them one by
-/// one takes longer than they run.
+/// A pass that a GPU can repeat: it consists of a hundred small kernels, and launching them one by
+/// one takes longer than running them.
 struct RecordedPass {
   int uses = 0;
   std::unique_ptr<RecordedWork> work;
 };
 
-/// All that one microbatch in flight holds; N = B*T.
+/// Everything that one microbatch in flight holds; N = B*T.
 struct InFlight {
   InFlight(const LlamaConfig& config, const StageSpan& span, int64_t batch_size, int64_t sequence,
            LayerMemory memory_of_layers);
@@ -38,7 +38,7 @@ struct InFlight {
   Tensor logits;       // [B, T, V]
   size_t bytes = 0;
 
-  // On a GPU only: what recorded passes read and write lies at the same place each time.
+  // On a GPU only: recorded passes read and write the same addresses each time.
   Tensor gradient;                        // [N, C]
   std::shared_ptr<LayerScratch> scratch;  // that of the recordings
   RecordedPass forward;
@@ -51,19 +51,19 @@ void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config);
 struct LlamaStage::Impl {
   Impl(const LlamaConfig& model, const StageSpan& part, Device where, uint64_t seed);
 
-  /// Registers a microbatch, with memory of one that has ended if there is one of its shape: a
-  /// training step allocates next to nothing.
+  /// Registers a microbatch, reusing the memory of a finished one of the same shape: a training
+  /// step allocates next to nothing.
   InFlight& begin(int microbatch, int64_t batch, int64_t length);
   /// Takes it out of the register; `what` is for the error message.
   std::unique_ptr<InFlight> end(int microbatch, const char* what);
   void recycle(std::unique_ptr<InFlight> state);
 
-  /// What the next microbatch computes with.
+  /// The memory and precision for the next microbatch.
   LayerMemory memory() const;
-  /// Makes `scratch` fit a microbatch.
+  /// Makes `scratch` large enough for a microbatch.
   void fit_scratch(InFlight& state);
-  /// On a GPU, records `work` at its second use and from then on repeats the recording. A pass of
-  /// this microbatch.
+  /// Runs `work`, a pass of this microbatch. On a GPU, it is recorded at its second use and the
+  /// recording is repeated from then on.
   void run(const InFlight& state, RecordedPass& pass, const std::function<void()>& work) const;
   /// From tokens, or else from state.hidden[0] on.
   Tensor forward(InFlight& state);

@@ -15,8 +15,8 @@ constexpr int64_t kAlignment = 64;  // elements: 256 bytes
 
 int64_t aligned(int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Hands out consecutive pieces of the two flat buffers. Run once without buffers to learn the
-/// size, then again to take the pieces.
+/// Hands out consecutive pieces of the two flat buffers. Run once without buffers to get the size,
+/// then again to take the pieces.
 class Layout {
  public:
   Layout() = default;

@@ -17,14 +17,14 @@ struct Weight {
   Tensor gradient;
   Tensor rounded;  // the value in bfloat16: see Weights::round
 
-  /// The value as products with tensors of that type take it.
+  /// The value in the form that products with tensors of that type need.
   const Tensor& operand(ElementType type) const {
     return type == ElementType::kFloat32 ? value : rounded;
   }
 };
 
-/// Weights of one layer. Query, key and value projections lie one below the other in one matrix, as
-/// do gate and up: one matrix product each instead of three and two. Q = heads*D, K = kv_heads*D.
+/// Weights of one layer. Query, key and value projections are stacked in one matrix, as are gate
+/// and up: one matrix product each instead of three and two. Q = heads*D, K = kv_heads*D.
 struct LayerWeights {
   Weight attention_norm;  // [C]
   Weight qkv;             // [Q+2K, C]
@@ -50,9 +50,10 @@ struct Weights {
   Weight norm;  // [C], if the stage has the head
   Weight head;  // [V, C], if the stage has the head
 
-  /// A tied head on the same stage as the embedding shares its values, but collects its gradient
-  /// apart, outside of the flat buffer: the sum is then made in the same order as when embedding
-  /// and head lie on two stages. Adds it to the embedding's gradient; nothing to do otherwise.
+  /// A tied head on the same stage as the embedding shares its values, but its gradient is
+  /// collected separately, outside the flat buffer, so that the sum is formed in the same order as
+  /// with embedding and head on two stages. This adds it to the embedding's gradient; otherwise it
+  /// does nothing.
   void fold_tied_gradient();
 
   /// Brings `rounded` of all weights up to date: on a GPU, one kernel.

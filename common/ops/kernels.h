@@ -1,4 +1,4 @@
-// What a device must be able to do: the operations of ops.h, after their shapes were checked.
+// What a device must implement: the operations of ops.h, after their shapes were checked.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace lab {
 
 /// One implementation per device. Every method is the function of the same name in ops.h; all
-/// tensors fit together and lie on this device, as do `tokens`.
+/// tensors fit together and are on this device, as are `tokens`.
 class Kernels {
  public:
   virtual ~Kernels() = default;

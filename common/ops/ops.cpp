@@ -1,4 +1,4 @@
-// Checks shapes and hands over to the device's kernels.
+// Checks shapes, then calls the device's kernels.
 #include "common/ops/ops.h"
 
 #include <fmt/ranges.h>  // shapes in messages, made only if they are needed

@@ -1,14 +1,15 @@
-// Every operation of the model, declared once. Each has a forward and a backward; what the backward
-// needs beyond its inputs, the forward returns. ops/cpu implements them for the CPU, ops/cuda for
-// GPUs: the device of the tensors decides, and they must all lie on the same one. On a GPU these
-// functions only ask for the work (see Accelerator); those that return a number wait for it.
+// Every operation of the model, declared once. Each has a forward and a backward; the forward
+// returns whatever else the backward needs besides its inputs. common/ops/cpu implements them for
+// the CPU, common/gpu for GPUs: the device of the tensors decides, and all of them must be on the
+// same one. On a GPU these functions only launch the work (see Accelerator); those that return a
+// number wait for it.
 //
 // Notation: N rows (N = B*T positions), C channels. "Adds" means: the result is added to what the
 // tensor holds. All functions throw Error when shapes do not fit.
 //
 // Tensors hold float32. On a GPU, matrices of activations and of their gradients may hold bfloat16:
-// any of linear layers, y and dy of RMSNorm, x of rope, all of attention or none, all of SwiGLU or
-// none. Sums are made in float32 in any case, and rounded when they are done.
+// any tensor of linear layers, y and dy of RMSNorm, x of rope, all or none of attention, all or
+// none of SwiGLU. Sums are always formed in float32 and rounded at the end.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +31,11 @@ void linear_backward_input(const Tensor& dy, const Tensor& weight, const Tensor&
 /// Adds dy^T x to dweight [out, in].
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dweight);
 
-// --- Embedding: a row of a table for each token. Padding (-1) gives a row of zeros. The tokens lie
+// --- Embedding: a row of a table for each token. Padding (-1) gives a row of zeros. The tokens are
 //     on the device of the tensors.
 
 /// y [N, C] from table [V, C]; N tokens. Throws Error for a token that is not in the table; on a
-/// GPU nobody looks.
+/// GPU this is not checked.
 void embedding_forward(std::span<const int32_t> tokens, const Tensor& table, const Tensor& y);
 /// Adds each row of dy to the row of its token in dtable, in the order of the tokens.
 void embedding_backward(std::span<const int32_t> tokens, const Tensor& dy, const Tensor& dtable);
@@ -65,8 +66,9 @@ void rope(const Tensor& x, const Tensor& table, int64_t length, int64_t first_po
 
 // --- Causal attention, with grouped queries (Ainslie et al., 2023): head h of the queries uses
 // head
-//     h / (heads/kv_heads) of keys and values. Memory for scores is a small block per thread, not
-//     T x T; the backward pass computes them again from the saved logsumexp (Dao et al., 2022).
+//     h / (heads/kv_heads) of keys and values. Memory for scores is a small block per thread
+//     instead of T x T; the backward pass recomputes them from the saved logsumexp (Dao et al.,
+//     2022).
 
 struct AttentionShape {
   int64_t batch;     // B sequences
@@ -89,7 +91,7 @@ void attention_backward(const AttentionShape& shape, const Tensor& dy, const Ten
 /// gate_up [N, 2H] holds gate in its first H columns and up in the others; y [N, H].
 void swiglu_forward(const Tensor& gate_up, const Tensor& y);
 /// In place: gate_up becomes its own gradient, and dy [N, H] becomes y again, which the gradient of
-/// the next weight needs.
+/// the next layer's weight needs.
 void swiglu_backward(const Tensor& gate_up, const Tensor& dy);
 
 // --- Element-wise helpers.
@@ -102,7 +104,7 @@ void add(const Tensor& x, const Tensor& y);
 void add_scaled(const Tensor& x, float factor, const Tensor& y);
 /// Sum of squares in double, the same for every thread count. x contiguous.
 double sum_of_squares(const Tensor& x);
-/// The same of each of several tensors on one device, for which a GPU is waited for once.
+/// The same for each of several tensors on one device; waits for a GPU only once.
 std::vector<double> sums_of_squares(std::span<const Tensor> tensors);
 
 }  // namespace lab

@@ -7,7 +7,7 @@
 namespace lab {
 namespace {
 
-constexpr int64_t kBlock = 1 << 15;  // elements; four arrays of it fit into a core's cache
+constexpr int64_t kBlock = 1 << 15;  // elements; four arrays of this size fit into a core's cache
 
 void check_sizes(const Tensor& parameters, const Tensor& gradients) {
   require(parameters.numel() == gradients.numel(), "optimizer: {} parameters but {} gradients",
@@ -40,7 +40,7 @@ void Adam::step(const Tensor& parameters, const Tensor& gradients, float learnin
           first_moment_.numel(), parameters.numel());
   ++steps_;
   const float keep = 1.0F - learning_rate * weight_decay_;
-  if (parameters.device() == Device::kCuda) {  // one call: the GPU shares out the work itself
+  if (parameters.device() == Device::kCuda) {  // one call: the GPU divides the work itself
     const int64_t count = parameters.numel();
     if (weight_decay_ != 0.0F) scale(parameters, keep);
     update_(config_, learning_rate, steps_, block(parameters, 0, count), block(gradients, 0, count),

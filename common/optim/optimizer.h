@@ -10,8 +10,8 @@
 
 namespace lab {
 
-/// Changes weights along their gradients. State tensors have the layout of the weights' flat
-/// buffer, so that a checkpoint can store them under the names of the parameters.
+/// Updates weights from their gradients. State tensors have the layout of the weights' flat buffer,
+/// so that a checkpoint can store them under the names of the parameters.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -35,8 +35,8 @@ class Optimizer {
   int64_t steps_ = 0;
 };
 
-/// w -= learning_rate * g. Without momentum: what comes out is linear in the gradients, which is
-/// why tests of gradient scale use it.
+/// w -= learning_rate * g. No momentum: the update is linear in the gradients, which is why tests
+/// of gradient scale use it.
 class Sgd final : public Optimizer {
  public:
   void step(const Tensor& parameters, const Tensor& gradients, float learning_rate) override;
@@ -50,16 +50,17 @@ struct AdamConfig {
 
 /// The Adam update of a block of weights; lab 01 writes it. `step` counts from 1. All spans have
 /// the same length; `parameters`, `first_moment` and `second_moment` are updated in place. For
-/// weights on a GPU, the spans lie in its memory and hold all weights.
+/// weights on a GPU, the spans are in its memory and hold all weights.
 using AdamUpdate = void (*)(const AdamConfig& config, float learning_rate, int64_t step,
                             std::span<float> parameters, std::span<const float> gradients,
                             std::span<float> first_moment, std::span<float> second_moment);
 
 /// Adam (Kingma and Ba, 2015) over blocks of the buffer, on all cores. With a weight decay it is
-/// AdamW (Loshchilov and Hutter, 2019): weights shrink by learning_rate * weight_decay first.
+/// AdamW (Loshchilov and Hutter, 2019): weights first shrink by the fraction learning_rate *
+/// weight_decay.
 class Adam final : public Optimizer {
  public:
-  /// `size`: elements of the flat buffer; `device`: where it lies.
+  /// `size`: elements of the flat buffer; `device`: where it is.
   Adam(int64_t size, const AdamConfig& config, AdamUpdate update, float weight_decay = 0.0F,
        Device device = Device::kCpu);
   void step(const Tensor& parameters, const Tensor& gradients, float learning_rate) override;

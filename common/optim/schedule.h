@@ -6,7 +6,7 @@
 
 namespace lab {
 
-/// How the learning rate moves after warm-up.
+/// How the learning rate changes after warm-up.
 enum class Decay { kConstant, kCosine };
 
 /// Rises linearly from 0 over `warmup_steps`, then stays constant or falls along half a cosine to

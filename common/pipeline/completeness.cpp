@@ -1,4 +1,4 @@
-// Whether each stage's list is complete and in order by itself.
+// Whether each stage's list, taken alone, is complete and in order.
 #include "common/pipeline/completeness.h"
 
 #include <algorithm>
@@ -30,10 +30,11 @@ class StageCheck {
   }
 
  private:
-  // Notes where everything is.
+  // Records where everything is.
   std::string take_positions() {
-    // A list of n actions lacks one of the forwards 0 to n, if there are so many. Looking no
-    // further keeps the work proportional to the list, however many microbatches are announced.
+    // A list of n actions lacks at least one of the forwards 0 to n, if there are that many.
+    // Looking no further keeps the work proportional to the list, however many microbatches are
+    // announced.
     const auto count = std::min(static_cast<size_t>(microbatches_), actions_.size() + 1);
     places_.resize(count);
     for (auto& place : places_) place.fill(kAbsent);
@@ -53,17 +54,17 @@ class StageCheck {
     return "";
   }
 
-  // A message over an end of the pipeline.
+  // A message across an end of the pipeline.
   std::string check_side(const Action& action) const {
     const char* reason = nullptr;
     if (first_ && action.kind == ActionKind::kRecvActivation)
       reason = "the first stage receives no activation: it reads the tokens";
     if (first_ && action.kind == ActionKind::kSendGradient)
-      reason = "the first stage sends no gradient: nobody is before it";
+      reason = "the first stage sends no gradient: there is no stage before it";
     if (last_ && action.kind == ActionKind::kSendActivation)
       reason = "the last stage sends no activation: it computes the loss";
     if (last_ && action.kind == ActionKind::kRecvGradient)
-      reason = "the last stage receives no gradient: its own loss gives it";
+      reason = "the last stage receives no gradient: it computes the loss itself";
     return reason == nullptr ? "" : fmt::format("{}, but {}", to_string(action), reason);
   }
 

@@ -1,4 +1,4 @@
-// Whether each stage's list is complete and in order by itself, whatever the other stages do.
+// Whether each stage's list, taken alone, is complete and in order.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace lab {
 
-/// What is wrong with a stage's list, as in `validate`; empty if nothing is. `program`: messages
-/// are expected.
+/// What is wrong with a stage's list, as in `validate`; empty if nothing is. `program`: it must
+/// have messages.
 std::string check_stage(const Schedule& schedule, int stage, bool program);
 
 }  // namespace lab

@@ -126,7 +126,7 @@ void Execution::begin(int stage, int64_t message, bool send) {
     state.sent = now;
     state.send_span = add_span(stage, peer, SpanKind::kSend);
   }
-  if (!send || is_plan_) {  // a plan's messages are received whenever they are sent
+  if (!send || is_plan_) {  // without actions for them, messages are received when sent
     const int receiver = send ? peer : stage;
     state.received = now;
     state.recv_span = add_span(receiver, send ? stage : peer, SpanKind::kRecv);
@@ -144,7 +144,7 @@ void Execution::match(int64_t message, int receiver) {
   at(timeline_.ranks, receiver).messages[state.recv_span].end = state.arrival;
 }
 
-// Whether the message is through; if so, the stage has stood still until then.
+// Whether the message has arrived; if so, the stage has waited until then.
 bool Execution::wait(int stage, int64_t message, SpanKind kind) {
   const double arrival = at(messages_, message).arrival;
   Stage& state = at(stages_, stage);
@@ -176,8 +176,8 @@ std::vector<BlockedStage> Execution::circle() const {
   std::vector<bool> on_path(stages_.size());
   const auto lowest = std::ranges::find(stages_, false, &Stage::finished);
   int stage = static_cast<int>(lowest - stages_.begin());
-  // Stages wait for neighbours: from the lowest the path leads up, until two wait for each other.
-  // (Nobody waits for a finished stage, which has begun all its messages; the loop ends anyhow.)
+  // Stages wait for neighbours: from the lowest the path leads up until two wait for each other.
+  // (No stage waits for a finished one, which has begun all its messages; the loop would end, too.)
   while (!at(stages_, stage).finished && !on_path[static_cast<size_t>(stage)]) {
     on_path[static_cast<size_t>(stage)] = true;
     path.push_back(blocked(stage));

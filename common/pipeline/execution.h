@@ -1,4 +1,4 @@
-// A schedule at work, in simulated time: what `validate` and `simulate` have in common.
+// Running a schedule in simulated time: what `validate` and `simulate` have in common.
 #pragma once
 
 #include <deque>
@@ -11,15 +11,15 @@
 
 namespace lab {
 
-/// Executes a schedule of which each stage's list is complete by itself (check_stage). Every stage
-/// depends on the others only by messages that are waited for one at a time, so the order in which
-/// they are advanced here does not matter: times and deadlocks are the schedule's own.
+/// Executes a schedule; each stage's list, taken alone, must be complete (check_stage). Stages
+/// depend on each other only through messages that they wait for one at a time, so the order in
+/// which they are advanced here affects neither times nor deadlocks.
 class Execution {
  public:
   /// `costs`: one per stage. Both must outlive the execution.
   Execution(const Schedule& schedule, const std::vector<StageCosts>& costs);
 
-  /// Advances every stage as far as it can. Whether all have come to their end.
+  /// Advances every stage as far as it can. Returns whether all have finished their lists.
   bool run();
 
   /// After `run` has returned false: stages that wait for each other, the lowest of them first.
@@ -32,8 +32,8 @@ class Execution {
   static constexpr int64_t kNoMessage = -1;
   static constexpr double kNotYet = -1;
 
-  /// Over the boundary between two neighbours. Times at which each side has begun it, and where its
-  /// span lies in the rank's list.
+  /// Over the boundary between two neighbours: when each side has begun it, and where its span is
+  /// in the rank's list.
   struct Message {
     double sent = kNotYet;
     double received = kNotYet;

@@ -1,4 +1,4 @@
-// What travelled from rank to rank.
+// What was sent from rank to rank.
 #include <map>
 #include <utility>
 

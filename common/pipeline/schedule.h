@@ -10,10 +10,10 @@ namespace lab {
 enum class ActionKind : uint8_t {
   kForward,
   kBackward,
-  kRecvActivation,  // what a forward reads, from the stage before
-  kSendActivation,  // what a forward has made, to the stage behind
-  kRecvGradient,    // what a backward reads, from the stage behind
-  kSendGradient,    // what a backward has made, to the stage before
+  kRecvActivation,  // what a forward reads, from the previous stage
+  kSendActivation,  // what a forward has made, to the next stage
+  kRecvGradient,    // what a backward reads, from the next stage
+  kSendGradient,    // what a backward has made, to the previous stage
 };
 
 inline bool is_message(ActionKind kind) { return kind >= ActionKind::kRecvActivation; }
@@ -25,10 +25,9 @@ inline bool is_send(ActionKind kind) {
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int microbatch = 0;
-  /// Of a message. False: the stage stands still until it is done (so validate and simulate take
-  /// it; an executor may wait for a recv later, where its data is read). True: it is begun here,
-  /// and the stage goes on; a recv is waited for where its data is read, a send at the end of the
-  /// list.
+  /// Of a message. False: the stage waits here until it is done (validate and simulate assume so;
+  /// an executor may wait for a recv later, where its data is read). True: it is posted here, and
+  /// the stage goes on; a recv is waited for where its data is read, a send at the end of the list.
   bool posted = false;
 
   bool operator==(const Action&) const = default;
@@ -37,9 +36,9 @@ struct Action {
 /// What one stage does, in this order.
 using ActionList = std::vector<Action>;
 
-/// A *plan* has forwards and backwards only: which pass comes after which. A *program* has the
-/// messages as well, and is what can deadlock. Stages count from 0, where the tokens go in, and
-/// microbatches from 0.
+/// A schedule in the narrow sense has forwards and backwards only: which pass comes after which.
+/// With its messages it is a *program*, and only a program can deadlock. This type holds either.
+/// Stages count from 0, where the tokens go in, and microbatches from 0.
 struct Schedule {
   int microbatches = 0;
   std::vector<ActionList> stages;
@@ -63,7 +62,7 @@ std::string to_string(const Action& action);
 std::string to_text(const Schedule& schedule);
 
 /// The inverse. Throws Error naming `origin` (a file) and line: unknown word, stage missing or
-/// twice, microbatch out of range. What the actions mean together, `validate` judges.
+/// given twice, microbatch out of range. Whether the actions make sense together is for `validate`.
 Schedule schedule_from_text(const std::string& text, const std::string& origin);
 
 /// Reads a schedule file, at most 16 MiB. Throws Error: unreadable, or as schedule_from_text.

@@ -16,7 +16,7 @@ constexpr int kMaxStages = 65536;
 constexpr size_t kMaxFileSize = size_t{16} << 20;
 constexpr std::string_view kBlanks = " \t\r";
 
-// The next word, which is cut off `line`; empty at its end.
+// Removes the next word from `line` and returns it; empty at the end.
 std::string_view next_word(std::string_view& line) {
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
   const std::string_view word = line.substr(0, line.find_first_of(kBlanks));
@@ -32,7 +32,7 @@ std::string quoted(std::string_view word) {
   return fmt::format("'{}{}'", text, word.size() > kLongest ? "..." : "");
 }
 
-// A whole number from 0 on that fits into an int.
+// A whole number of at least 0 that fits into an int.
 std::optional<int> number(std::string_view digits) {
   int value = 0;
   const char* end = digits.data() + digits.size();
@@ -132,7 +132,7 @@ class Parser {
       if (!action)
         fail(
             "{}: {} is no action; known are F3, B3, <F3, >F3, <B3, >B3, and messages with a * "
-            "behind, which are posted",
+            "at the end, which are posted",
             here(), quoted(word));
       if (action->microbatch >= schedule_.microbatches)
         fail("{}: {} is out of range: line {} announces {} microbatches (they count from 0)",

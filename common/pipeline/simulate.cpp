@@ -11,8 +11,8 @@ namespace {
 
 void check_cost(double cost, const char* what, size_t stage) {
   require(std::isfinite(cost) && cost >= 0,
-          "simulated costs: the {} of stage {} is {}, not a finite number from 0 on", what, stage,
-          cost);
+          "simulated costs: the {} of stage {} is {}, not a finite number of at least 0", what,
+          stage, cost);
 }
 
 std::vector<StageCosts> costs_of_stages(const std::vector<StageCosts>& costs, size_t stages) {
@@ -33,7 +33,7 @@ Timeline simulate(const Schedule& schedule, const std::vector<StageCosts>& costs
   require_valid(schedule, "cannot simulate the schedule");
   const std::vector<StageCosts> of_stages = costs_of_stages(costs, schedule.stages.size());
   Execution execution(schedule, of_stages);
-  require(execution.run(), "the schedule does not come to its end");  // it is valid: it does
+  require(execution.run(), "the schedule cannot be finished");  // cannot happen: it is valid
   return execution.take_timeline();
 }
 

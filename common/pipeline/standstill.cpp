@@ -1,4 +1,4 @@
-// Why a rank stood still: nobody there yet, or data on its way.
+// Why a rank waited: the other side was not there yet, or data was on its way.
 #include "common/pipeline/standstill.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lab {
 namespace {
 
-// What is matched by order alone: sender, receiver, microbatch.
+// Messages with the same sender, receiver and microbatch are matched by their order.
 using Stream = std::tuple<int, int, int>;
 
 Stream stream_of(const Span& message, int rank) {
@@ -27,7 +27,7 @@ class Postings {
         side(message.kind)[stream_of(message, rank)].push_back(message);
   }
 
-  // A span's message on its own side is the one of its stream that ended when the span did.
+  // The message that a span waited for is the one of its stream that ended when the span did.
   std::optional<double> other_side_of(const Span& span, int rank) const {
     const Stream stream = stream_of(span, rank);
     const auto own = side(span.kind).find(stream);

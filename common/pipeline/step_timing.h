@@ -10,31 +10,31 @@
 
 namespace lab {
 
-/// What a rank spent its time on, as shares of the step's makespan; they add up to 1.
+/// What a rank spent its time on, as fractions of the step's makespan; they add up to 1.
 ///
-/// A rank that stands still for a message waits until the other side has posted its part, and
-/// communicates from then on; for a collective, until the last member has entered it. (Of a message
-/// or collective whose other side is not in the timeline, all is waiting.)
+/// While a rank is held up by a message, it counts as waiting until the other side has posted its
+/// part, and as communicating from then on; for a collective, until the last member has entered it.
+/// (If the other side is not in the timeline, all of it counts as waiting.)
 struct RankShare {
   std::string name;          // as in the drawings: "rank 1" if it has none
   double compute = 0;        // forwards, backwards, losses, updates
-  double communication = 0;  // stands still while data is on its way
-  double waiting = 0;        // stands still because another rank is not there yet
+  double communication = 0;  // held up while data is on its way
+  double waiting = 0;        // held up because another rank is not there yet
   double other = 0;          // nothing recorded: before, between and after
 };
 
 /// One per rank. An empty timeline: everything is `other`.
 std::vector<RankShare> rank_shares(const Timeline& timeline);
 
-/// What travelled from a rank to another in a step. Messages are counted where they are sent, with
-/// the bytes of their tensors. Of a collective of n ranks with a tensor of B bytes, a member's
-/// part is counted as that of the classic algorithm, whatever the transport did:
+/// What one rank sent to another in a step. Messages are counted where they are sent, with the
+/// bytes of their tensors. For a collective of n ranks with a tensor of B bytes, each member counts
+/// what the classic algorithm sends, whatever the transport did:
 ///   all_reduce      2 (n-1)/n B  to the next member, in the order of ranks (a ring)
 ///   all_gather      (n-1) B      to the next member (B: the input)
 ///   reduce_scatter  (n-1) B      to the next member (B: the output)
 ///   broadcast       B            from the root to every other member
 ///   reduce          B            from every other member to the root
-/// barrier and split count as operations without bytes.
+/// barrier and split count as operations of no bytes.
 struct LinkTraffic {
   int from = 0;
   int to = 0;
@@ -51,11 +51,11 @@ struct LinkTraffic {
 /// are not known are not counted.
 std::vector<LinkTraffic> link_traffic(const Timeline& timeline);
 
-/// What theory says of a measured step: every rank as a stage of `schedule` in simulated time, with
-/// passes (the loss in the forward) as long as they were on average on that rank, and messages that
-/// take no time; no updates, no collectives. The ranks of `measured` are pipelines one behind the
-/// other: rank r is stage r % p. A step of several waves (w times the schedule's microbatches) runs
-/// the schedule w times, one behind the other.
+/// What theory predicts for a measured step: every rank as a stage of `schedule` in simulated time,
+/// with passes (the loss is part of the forward) as long as they were on average on that rank, and
+/// messages that take no time; no updates, no collectives. The ranks of `measured` are pipelines in
+/// turn: rank r is stage r % p. A step of several waves (w times the schedule's microbatches) runs
+/// the schedule w times in a row.
 /// Throws Error unless the number of ranks is a multiple of the stages, and for a faulty schedule.
 Timeline theory_of(const Timeline& measured, const Schedule& schedule);
 

@@ -1,4 +1,4 @@
-// What theory says of a measured step.
+// What theory predicts for a measured step.
 #include <algorithm>
 
 #include "common/error.h"
@@ -40,7 +40,7 @@ Schedule repeated(const Schedule& schedule, int waves) {
 void shift(std::vector<Span>& spans, int first_rank, int microbatches) {
   for (Span& span : spans) {
     if (span.peer >= 0) span.peer += first_rank;
-    if (span.microbatch >= 0) span.microbatch %= microbatches;  // as each wave counts them
+    if (span.microbatch >= 0) span.microbatch %= microbatches;  // every wave counts from 0
   }
 }
 
@@ -50,7 +50,7 @@ Timeline theory_of(const Timeline& measured, const Schedule& schedule) {
   const int stages = schedule.stage_count();
   require(stages > 0 && schedule.microbatches > 0 && measured.rank_count() > 0 &&
               measured.rank_count() % stages == 0,
-          "theory of a step: {} measured ranks are no pipelines of {} stages",
+          "theory of a step: {} measured ranks do not make pipelines of {} stages",
           measured.rank_count(), stages);
   const int passes = count(measured.ranks[0], SpanKind::kForward);
   const Schedule step = repeated(schedule, std::max(1, passes / schedule.microbatches));
@@ -59,7 +59,7 @@ Timeline theory_of(const Timeline& measured, const Schedule& schedule) {
     std::vector<StageCosts> costs;
     for (int stage = 0; stage < stages; ++stage) {
       const RankTimeline& rank = at(measured, first + stage);
-      // A loss a microbatch: it belongs to the last stage's forward.
+      // One loss per microbatch; it counts as part of the last stage's forward.
       costs.push_back(
           {.forward = mean_length(rank, SpanKind::kForward) + mean_length(rank, SpanKind::kLoss),
            .backward = mean_length(rank, SpanKind::kBackward)});

@@ -1,4 +1,4 @@
-// Timeline: what the ranks of a pipeline did when. Simulated or measured, it is the same data.
+// Timeline: what the ranks of a pipeline did when, simulated or measured.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ enum class SpanKind : uint8_t {
   kBackward,
   kLoss,
   kOptimizer,
-  // Standing still for:
+  // Waiting for:
   kSend,
   kRecv,
-  kCollective,  // an all-reduce, mostly
+  kCollective,  // an all-reduce, or a broadcast as in clipping
 };
 
 /// "forward", "send", ...
@@ -48,9 +48,9 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// One rank. `spans`: what it did, one thing after the other, in the order of time; between them it
-/// did nothing that was recorded. `messages`: those that were under way, from posted to done; they
-/// may overlap with anything.
+/// One rank. `spans`: what it did, one thing after the other, in the order of time; between them
+/// nothing was recorded. `messages`: its messages, each from posted to done; they may overlap with
+/// anything.
 struct RankTimeline {
   std::string name;  // "stage 1"; empty: "rank 1"
   std::vector<Span> spans;
@@ -71,9 +71,9 @@ double makespan(const Timeline& timeline);
 /// How long a rank computes.
 double compute_time(const Timeline& timeline, int rank);
 
-/// The part of the makespan, 0 to 1, in which a rank does not compute. 0 if nothing happened.
+/// The fraction of the makespan in which a rank does not compute. 0 if nothing happened.
 double idle_share(const Timeline& timeline, int rank);
-/// The same over all ranks: the bubble, and what else keeps them from computing.
+/// The same over all ranks: the bubble, and whatever else keeps them from computing.
 double idle_share(const Timeline& timeline);
 
 /// The most microbatches in flight at once: begun by a forward, not yet ended by a backward.

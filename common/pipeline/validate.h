@@ -13,33 +13,33 @@ namespace lab {
 struct BlockedStage {
   int stage = 0;
   Action action;
-  int waits_for = 0;  // a stage; for a plan, the one whose pass must come first
+  int waits_for = 0;  // a stage; without messages, the one whose pass must come first
 
   bool operator==(const BlockedStage&) const = default;
 };
 
 struct ScheduleFault {
-  /// First line: what is wrong, and where ("stage 1: B2 comes before F2"). Of a deadlock the
-  /// following lines are the circle of waits, one stage a line.
+  /// First line: what is wrong, and where ("stage 1: B2 comes before F2"). For a deadlock, the
+  /// following lines are the circle of waits, one stage per line.
   std::string message;
-  /// The circle, beginning with the lowest stage; empty if the fault is none of order.
+  /// The circle, beginning with the lowest stage; empty for any other fault.
   std::vector<BlockedStage> cycle;
 };
 
-/// Nothing, if every stage can do its list to the end; else the first fault:
+/// Nothing if every stage can finish its list; otherwise the first fault:
 ///   - a microbatch out of range; a forward or backward that is missing or doubled; a backward
 ///     before its own forward; no stages, no microbatches;
 ///   - in a program, a message that is missing or doubled, or that a stage does not have (the first
 ///     stage receives no activation and sends no gradient, the last one sends no activation and
-///     receives no gradient); a recv behind the pass that reads it, a send before the pass that
-///     makes it;
+///     receives no gradient); a recv after the pass that reads its data, a send before the pass
+///     that makes it;
 ///   - a deadlock under *rendezvous*: a send that is not posted is done only when the other side
-///     has reached the recv, as with Gloo and with large messages of NCCL or MPI. In a plan:
-///     passes that wait for each other in a circle, however messages are sent.
+///     has reached the recv, as with Gloo and with large messages of NCCL or MPI. In a schedule
+///     without messages: passes that wait for each other in a circle, however messages are sent.
 /// Messages between two stages match by kind and microbatch (their tag), not by order.
 std::optional<ScheduleFault> validate(const Schedule& schedule);
 
-/// Throws Error with the fault's message behind `origin`, if there is one.
+/// Throws Error, `origin` and the fault's message, if there is a fault.
 void require_valid(const Schedule& schedule, const std::string& origin);
 
 }  // namespace lab

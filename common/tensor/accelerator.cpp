@@ -5,8 +5,8 @@
 namespace lab {
 namespace {
 
-/// CUDA itself knows one current device per process; so do we. Never destroyed: tensors with static
-/// lifetime may outlive it, and the driver is gone by then.
+/// One device per process. Never destroyed: tensors with static lifetime may outlive it, and the
+/// driver is gone by then.
 Accelerator*& opened() {
   static Accelerator* one = nullptr;
   return one;

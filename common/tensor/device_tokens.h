@@ -1,4 +1,4 @@
-// Tokens where a device can read them.
+// Tokens in memory that a device can read.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace lab {
 
-/// A copy of some tokens in the memory of a device. The memory stays where it is as long as it is
-/// large enough: recorded work that reads it can be repeated with other tokens.
+/// A copy of some tokens in the memory of a device. Its address does not change as long as it is
+/// large enough, so recorded work that reads it can be repeated with other tokens.
 class DeviceTokens {
  public:
   explicit DeviceTokens(Device device = Device::kCpu) : device_(device) {}
 
-  /// On a GPU asynchronous, in order with all else that is asked of it.
+  /// On a GPU asynchronous, in the order of its other work.
   void assign(std::span<const int32_t> tokens);
   /// The tokens, to be read on the device.
   std::span<const int32_t> tokens() const;

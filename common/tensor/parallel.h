@@ -9,18 +9,18 @@ namespace lab {
 /// Number of threads that parallel loops and matrix products of this process use.
 int thread_count();
 
-/// Sets it; 0 means what the process was started with: OMP_NUM_THREADS, which the launcher sets to
-/// a rank's share of the cores, or else all cores this process may run on. Results are reproducible
-/// bit for bit only with the same number of threads.
+/// Sets it; 0 restores the number the process was started with: OMP_NUM_THREADS, which the launcher
+/// sets to a rank's part of the cores, or all cores this process may run on. Results are
+/// reproducible bit for bit only with the same number of threads.
 void set_thread_count(int threads);
 
 /// Makes OpenMP give the calling thread as many threads as it announces, whatever OMP_THREAD_LIMIT
-/// and OMP_DYNAMIC say. oneDNN shares a product out among those announced: with fewer of them some
-/// of its elements would stay as they were.
+/// and OMP_DYNAMIC say. oneDNN divides a product among the threads announced; with fewer of them,
+/// some elements would not be computed.
 void make_threads_certain();
 
-/// Calls body(i) for every i in [begin, end), on all threads, in contiguous equal shares. Which
-/// thread computes an index never changes what is computed, so results do not depend on timing.
+/// Calls body(i) for every i in [begin, end), on all threads, in contiguous blocks of equal length.
+/// Which thread computes an index never changes the result, so results do not depend on timing.
 /// Inside another parallel loop it runs on the calling thread. If `body` throws, the first
 /// exception is thrown again when all threads are done.
 template <typename Body>
@@ -39,7 +39,7 @@ void parallel_for(int64_t begin, int64_t end, const Body& body) {
 }
 
 /// Cuts [0, count) into blocks of `block` elements and calls body(first, last) for each, on all
-/// threads: for element-wise work where a call per element would cost more than the work.
+/// threads: for element-wise work, where a call per element would cost more than the work itself.
 template <typename Body>
 void parallel_blocks(int64_t count, int64_t block, const Body& body) {
   const int64_t blocks = (count + block - 1) / block;

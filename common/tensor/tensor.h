@@ -1,5 +1,5 @@
 // Tensor: a block of numbers with a shape; the only array type of the workbook. The numbers are
-// float32, but for what a GPU keeps for itself.
+// float32, except that GPU memory may also hold bfloat16.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace lab {
 
-/// Where a tensor's memory lies.
+/// Where a tensor's memory is.
 enum class Device { kCpu, kCuda };
 
-/// What a tensor's elements are.
+/// The type of a tensor's elements.
 enum class ElementType {
   kFloat32,
   kBfloat16,  // float32 without its lower half; in GPU memory only, between operations of a layer
@@ -31,22 +31,21 @@ std::string to_string(const Shape& shape);
 /// numbers, and views (`view`, `rows`, `columns`) share the memory they were taken from and keep it
 /// alive. Owned memory starts at a multiple of 256 bytes.
 ///
-/// Within a row (the last dimension) elements are adjacent. Rows may lie further apart than their
-/// length: that is what `columns` returns, and what `row_stride` tells. All other methods that need
-/// the numbers in one piece say so.
+/// Within a row (the last dimension) elements are adjacent. Rows may be further apart than their
+/// length, as in what `columns` returns; `row_stride` is the distance. Methods that need the
+/// numbers in one piece say so.
 class Tensor {
  public:
   /// No shape, no memory; `defined()` is false.
   Tensor() = default;
 
-  /// Uninitialised memory. Extents may be 0. Throws Error when memory runs out, for Device::kCuda
-  /// where there is no GPU, and for bfloat16 on the CPU.
+  /// Uninitialised memory. Extents may be 0. Throws Error if memory runs out, for Device::kCuda
+  /// without a GPU, and for bfloat16 on the CPU.
   static Tensor empty(Shape shape, Device device = Device::kCpu,
                       ElementType type = ElementType::kFloat32);
   static Tensor zeros(Shape shape, Device device = Device::kCpu);
-  /// A CPU tensor in pinned memory: copies between it and the GPU run at full speed and while the
-  /// host goes on, so that one must synchronise before touching it (see Accelerator).
-  /// Uninitialised.
+  /// A CPU tensor in pinned memory: copies between it and the GPU run at full speed while the host
+  /// goes on, so synchronise before using it (see Accelerator). Uninitialised.
   static Tensor pinned(Shape shape);
   /// Copies `values` (row-major, as many as the shape holds) into a new CPU tensor.
   static Tensor from(std::span<const float> values, Shape shape);
@@ -66,7 +65,7 @@ class Tensor {
   size_t element_size() const { return type() == ElementType::kFloat32 ? 4 : 2; }
 
   /// First element. On the CPU it can be dereferenced. A const Tensor is a const handle; the
-  /// numbers can be changed through it. The elements must be float32.
+  /// numbers can still be changed through it. The elements must be float32.
   float* data() const;
   /// First element, of either type.
   void* address() const;
@@ -88,10 +87,10 @@ class Tensor {
 
   /// A contiguous tensor of its own with the same numbers, on the same device.
   Tensor clone() const;
-  /// The same numbers on `device`: this tensor itself if it lies there, else a contiguous copy, on
-  /// the CPU always in float32.
+  /// The same numbers on `device`: this tensor itself if it is there already, else a contiguous
+  /// copy, on the CPU always in float32.
   Tensor to(Device device) const;
-  /// Sets every element; they must be float32.
+  /// Sets every element; the type must be float32.
   void fill(float value) const;
   /// Copies the numbers of `source`, which must have the same shape, into this tensor; from one
   /// device or type of element to the other too (to bfloat16: rounded to nearest).

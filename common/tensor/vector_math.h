@@ -7,8 +7,8 @@
 namespace lab {
 
 /// e^x with at most 2 ulp of error, 0 below about -87.3 and 3e38 above 88.7; NaN stays NaN. Plain
-/// arithmetic without branches or calls, so that a loop over it runs on all vector lanes, which the
-/// library's expf does not without -ffast-math.
+/// arithmetic without branches or calls, so that compilers vectorise loops over it, which they do
+/// with the library's expf only under -ffast-math.
 ///
 /// Method (Cody and Waite): x = k ln2 + r with |r| <= ln2/2, e^x = 2^k e^r; e^r by the polynomial
 /// of Cephes' expf.
@@ -20,7 +20,7 @@ inline float fast_exp(float x) {
   constexpr float kSmallest = -87.3365F;
   constexpr float kLargest = 88.7228F;
 
-  // Written so that each line is one instruction, which passes NaN on.
+  // Written so that each line is one instruction and NaN passes through.
   const float below = kLargest < x ? kLargest : x;
   const float clamped = kSmallest > below ? kSmallest : below;
   const float shifted = clamped * kLog2e + kRound;

@@ -1,4 +1,4 @@
-// Says on what `--device auto` would compute here, and why; for ./workbook doctor.
+// Prints which device `--device auto` would choose here, and why; for ./workbook doctor.
 #include <fmt/format.h>
 
 #include "common/run/options/choose_device.h"

@@ -1,4 +1,4 @@
-// generate: lets a trained model tell a story.
+// generate: has a trained model tell a story.
 #include "common/run/training/generate.h"
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,7 @@ struct Options {
 Options parse(int argc, char** argv) {
   Options options;
   SamplingOptions& sampling = options.story.sampling;
-  CLI::App app("Lets a trained model tell a story.");
+  CLI::App app("Has a trained model tell a story.");
   app.add_option("--checkpoint", options.checkpoint,
                  "a checkpoint, or the folder of a run (its newest one)")
       ->type_name("FOLDER")

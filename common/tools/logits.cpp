@@ -1,4 +1,4 @@
-// logits: what a model makes of given tokens, as numbers; for comparing with other programs.
+// logits: prints a model's logits for given tokens, to compare it with other programs.
 #include <CLI/CLI.hpp>
 #include <iterator>
 

@@ -1,5 +1,5 @@
-// Lab 00 · runs the exercises on every rank and says what is right. This program is given; what it
-// calls from warmup.h is yours.
+// Lab 00 · runs the exercises on every rank and says what is right. This program is given; you
+// write the functions of warmup.h that it calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,7 +35,7 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-// Every exercise returns what is off on this rank, or "" if nothing is.
+// Every exercise returns what is wrong on this rank, or "" if nothing is.
 
 std::string views(ProcessGroup& world) {
   const Tensor batch = Tensor::from({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {4, 3});
@@ -46,7 +46,8 @@ std::string views(ProcessGroup& world) {
   if (!equal(half, batch.rows(2, 4)))
     return fmt::format("second_half should be 6 7 8 9 10 11, it is {}", numbers(half));
   if (half.data() != batch.rows(2, 4).data())
-    return "second_half has the right numbers, but is a copy: who writes into it changes nothing";
+    return "second_half has the right numbers, but is a copy: writing to it does not change the "
+           "batch";
 
   const auto rank = static_cast<float>(world.rank());
   lab00::set_column(batch, 1, rank);
@@ -97,20 +98,23 @@ std::string mean(ProcessGroup& world) {
 std::string ring(ProcessGroup& world) {
   const Tensor outgoing = own_numbers(world, world.rank());
   const Tensor incoming = Tensor::zeros({3});
+  const size_t pending_before = world.recorder().snapshot().pending.size();
   lab00::pass_right(world, outgoing, incoming);
+  if (world.recorder().snapshot().pending.size() > pending_before)
+    return "a message was posted and never waited for: call wait() on what isend or irecv returned";
   const Tensor expected = own_numbers(world, world.rank() - 1);
   if (!equal(outgoing, own_numbers(world, world.rank())))
     return "outgoing has changed: receive into incoming";
   if (!equal(incoming, expected) && equal(incoming, own_numbers(world, world.rank() + 1)))
-    return "these are the right neighbour's numbers: they went round the wrong way";
+    return "these are the right neighbour's numbers: sent in the wrong direction";
   if (!equal(incoming, expected))
     return fmt::format("should have received {}, has {}", numbers(expected), numbers(incoming));
-  say(fmt::format("  gave {}, received {}", numbers(outgoing), numbers(incoming)));
+  say(fmt::format("  sent {}, received {}", numbers(outgoing), numbers(incoming)));
   return "";
 }
 
 // The deliberate deadlock: every rank waits in its send for a recv that its right neighbour would
-// post next.
+// only post next.
 void both_send_first(ProcessGroup& world, const Tensor& outgoing, const Tensor& incoming) {
   world.send(outgoing, (world.rank() + 1) % world.size());
   world.recv(incoming, (world.rank() + world.size() - 1) % world.size());
@@ -119,7 +123,7 @@ void both_send_first(ProcessGroup& world, const Tensor& outgoing, const Tensor& 
 std::string deadlock(ProcessGroup& world) {
   say("  I send first, then I receive");
   both_send_first(world, own_numbers(world, world.rank()), Tensor::zeros({3}));
-  return "this should never have come to an end";
+  return "this should never have finished";
 }
 
 struct Exercise {
@@ -133,12 +137,11 @@ constexpr std::array kExercises{
     Exercise{"identity", "2 identity: one program, many ranks", identity},
     Exercise{"message", "3 message: rank 0 hands over to rank 1", message},
     Exercise{"mean", "4 mean: one all_reduce", mean},
-    Exercise{"ring", "5 ring: everybody gives to the right", ring},
+    Exercise{"ring", "5 ring: each rank sends to the right", ring},
     Exercise{"deadlock", "deadlock: the same ring, everybody sends first", deadlock},
 };
 
-/// Runs an exercise on all ranks. Those with something off say so; rank 0 says whether all are
-/// right.
+/// Runs an exercise on all ranks. A rank that is wrong says so; rank 0 says whether all are right.
 bool run(const Exercise& exercise, ProcessGroup& world) {
   if (world.rank() == 0) say(std::string(exercise.title));
   world.barrier();

@@ -1,8 +1,8 @@
-// Lab 01 · trains a LLaMA on one device. This program is given; what it calls from single_gpu.h is
-// yours.
+// Lab 01 · trains a LLaMA on one device. This program is given; you write the functions of
+// single_gpu.h that it calls.
 //
-// Seven places make up every training loop. The labs to come cut in at one or the other of them to
-// spread the work over several devices; the comments below mark them.
+// Every training loop has seven cutpoints, marked by the comments below. Later labs change some of
+// them to spread the work over several devices.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -35,13 +35,13 @@ int train(int argc, char** argv) {
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
   const auto seed = static_cast<uint64_t>(options.seed);
 
-  // 1 · Input: stories as sequences of tokens, in an order that the seed decides.
+  // 1 · Input: stories as sequences of tokens, in an order determined by the seed.
   const Tokenizer tokenizer(options.tokenizer);
   const TokenDataset data(options.data, tokenizer, options.cache);
   const int64_t length = options.model.context;
   Sampler sampler(data.sequence_count(Split::kTrain, length), seed);
 
-  // 2 · Model: weights that the seed decides, and the optimizer that will change them.
+  // 2 · Model: initial weights determined by the seed, and the optimizer that updates them.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
   LlamaStage model(config, StageSpan::whole(config), device, seed);
@@ -59,8 +59,8 @@ int train(int argc, char** argv) {
     for (int64_t i = 0; i < options.accumulate; ++i)
       microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
 
-    // 4 · Gradient aggregation: on one device, over the microbatches of the step only.
-    // 5 · Loss: each position's prediction against the token that really came next.
+    // 4 · Gradient aggregation: on one device, only over the microbatches of the step.
+    // 5 · Loss: each position's prediction against the token that actually came next.
     StepRecord record{.step = step, .learning_rate = learning_rate.at(step)};
     record.loss = lab01::train_step(model, *optimizer, microbatches, functions.loss,
                                     learning_rate.at(step), options.clip);
@@ -72,7 +72,7 @@ int train(int argc, char** argv) {
       record.val_loss = validation_loss(model, data, options, functions.loss);
     run.record(record);
 
-    // 7 · Checkpoint: all that is needed to go on from here as if nothing had happened.
+    // 7 · Checkpoint: everything needed to continue from here as if nothing had happened.
     if (run.checkpoint_due(step)) run.save_checkpoint();
   }
 

@@ -12,21 +12,21 @@
 namespace lab01 {
 
 double cross_entropy(std::span<float> logits, int32_t target, float scale) {
-  // TODO(1a): the loss of one prediction, and its gradient in the logits' place.
-  //  1. Find the largest score; every score is taken relative to it, so that no exp overflows.
+  // TODO(1a): the loss of one prediction; its gradient overwrites the logits.
+  //  1. Find the largest score; subtract it from every score, so that no exp overflows.
   //  2. Keep the target's score before you overwrite it.
-  //  3. Replace the scores by their exp, and add these up.
+  //  3. Replace the scores with their exp, and add these up.
   //  4. Turn them into scale * (softmax - onehot).
-  //  5. Return the loss, without scale: the logarithm of the sum, less the target's score.
+  //  5. Return the loss, without scale: the logarithm of the sum minus the target's score.
   lab::not_implemented("1a", "labs/01_single_gpu/single_gpu.cpp");
 }
 
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets) {
-  // TODO(1b): the loss of a microbatch, and its gradient in the logits' place.
+  // TODO(1b): the loss of a microbatch; its gradient overwrites the logits.
   //  1. For every row b and position t: which token is to be predicted? Is there one at all?
-  //  2. If there is: call cross_entropy on the V scores of this position. Which scale makes what it
-  //     leaves behind the gradient of the value that you return?
+  //  2. If there is: call cross_entropy on the V scores of this position. With which scale does it
+  //     leave the gradient of the value that you return?
   //  3. If there is none: the gradient of this position is zero.
   //  4. Return the sum of the cross-entropies, divided by total_targets; without targets, 0.
   lab::not_implemented("1b", "labs/01_single_gpu/single_gpu.cpp");
@@ -47,9 +47,9 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   float learning_rate, double max_gradient_norm) {
   // TODO(3): one optimizer step over all microbatches.
   //  1. Which number must be known before the first call of loss?
-  //  2. Gradients of the step before must not matter.
+  //  2. Gradients of the previous step must have no effect.
   //  3. For every microbatch: forward, loss, backward. Gradients add up in the model.
-  //  4. Clip the gradients if max_gradient_norm asks for it.
+  //  4. Clip the gradients if max_gradient_norm is above 0.
   //  5. Let the optimizer update the weights.
   //  6. Return the mean loss over all targets.
   lab::not_implemented("3", "labs/01_single_gpu/single_gpu.cpp");

@@ -1,6 +1,6 @@
 // Lab 01 · the training step on one device. This is the contract; you write single_gpu.cpp.
 //
-// No function keeps anything between calls: what it does depends on its arguments alone.
+// No function keeps anything between calls: what it does depends only on its arguments.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace lab01 {
 
 /// Task 1a · Cross-entropy of one prediction, numerically stable.
 ///
-/// `logits`: the V scores of one position; on return they hold the gradient of the (scaled) loss,
+/// `logits`: the V scores of one position; on return they hold the gradient of the scaled loss,
 ///     scale * (softmax(logits) - onehot(target)).
-/// `target`: the token that really came next, 0 <= target < V.
+/// `target`: the token that actually came next, 0 <= target < V.
 /// `scale`: factor of the gradient only.
-/// Returns -log softmax(logits)[target], not scaled. For every finite input, scores of +-10,000
-/// included, it is finite and accurate to 1e-5 (relative; of losses below 1 absolute), also where
-/// thousands of small exponentials meet a large one. The gradient is accurate to
+/// Returns -log softmax(logits)[target], not scaled. For every finite input, including scores of
+/// +-10,000, it is finite and accurate to 1e-5 (relative; absolute for losses below 1), even where
+/// thousands of small exponentials are added to a large one. The gradient is accurate to
 /// scale * (1e-5 * (softmax + onehot) + 1e-7).
-/// Called by several threads at once, each with a row of its own: touch nothing but the span.
+/// Called by several threads at once, each with a different row: touch nothing but the span.
 double cross_entropy(std::span<float> logits, int32_t target, float scale);
 
 /// Task 1b · The causal language-model loss of one microbatch.
@@ -32,7 +32,7 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 ///     they hold the gradient of the returned value. Positions that predict nothing (the last of
 ///     each row, and those whose next token is lab::kPadding) get a gradient of zero.
 /// `batch` [B, T]: the tokens that went in.
-/// `total_targets`: how many targets the whole optimizer step has, over all its microbatches.
+/// `total_targets`: the number of targets in the whole optimizer step, over all its microbatches.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
 /// without targets. Value and gradient are accurate to 1e-5.
@@ -45,9 +45,9 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 /// All spans have equal length. `parameters` and both moments are updated in place. Called on
 /// blocks of the weights by several threads at once: touch nothing but the spans.
 ///
-/// Float is good enough throughout. An error is accepted of 1e-6 of what goes into a moment (the
-/// old one; the gradient, or its square), and of 2e-4 of a weight's change, taken as if both terms
-/// of the first moment had the same sign; for betas from 0 to below 1, and every step.
+/// Float is accurate enough throughout. Accepted errors, for betas from 0 to below 1 and any step:
+/// of a moment, 1e-6 of what goes into it (the old moment; the gradient or its square); of a
+/// weight's change, 2e-4 of it, computed as if both terms of the first moment had the same sign.
 void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  std::span<float> parameters, std::span<const float> gradients,
                  std::span<float> first_moment, std::span<float> second_moment);
@@ -58,15 +58,14 @@ using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch
 
 /// Task 3 · One optimizer step over one or more microbatches (gradient accumulation).
 ///
-/// The weights after it are those of one step on all sequences at once: every target counts the
-/// same, wherever it lies, also when microbatches have unequally many. Gradients left over from
-/// before do not matter.
-/// `loss`: causal_lm_loss, handed in; call this, once per microbatch, not your own.
+/// Afterwards the weights are those of one step on all sequences at once: every target counts the
+/// same, even if microbatches have different numbers of targets. Gradients left over from before
+/// have no effect.
+/// `loss`: causal_lm_loss, passed in; call it once per microbatch, and not your own by name.
 /// `max_gradient_norm`: clip the accumulated gradient to this norm with lab::clip_gradients; 0: do
 ///     not clip.
 /// Returns the loss of this step: the mean cross-entropy over all targets, in nats, before the
-/// update. A step without any target is an update like any other: with gradients of 0, and the
-/// loss 0.
+/// update. A step without any target is an update like any other, with gradients of 0 and loss 0.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, LossFunction loss,
                   float learning_rate, double max_gradient_norm);

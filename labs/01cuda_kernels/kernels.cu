@@ -21,12 +21,12 @@ namespace {
 
 // ---------------------------------------------------------------------------------------- task C1
 
-/// The sum of `value` over the threads of the block, in every one of them.
+/// The sum of `value` over the threads of the block, with the same bits in all of them.
 [[maybe_unused]] __device__ float block_sum(float value) {
   // TODO(C1): the block reduction.
   //  1. The sum of each warp, by shuffles with kAllLanes: five steps, over 16, 8, 4, 2, 1 lanes.
   //  2. Lane 0 of each warp puts it into an array in shared memory, one place per warp.
-  //  3. Nobody may read the array before all have written.
+  //  3. No thread may read the array before all have written.
   //  4. Every thread adds up its kWarps numbers.
   return value;
 }
@@ -35,29 +35,29 @@ __global__ void rmsnorm_kernel(const float* x, const float* weight, float epsilo
                                float* inverse_rms, int64_t channels) {
   // TODO(C1): one row, by all threads of the block.
   //  5. Row blockIdx.x is this block's. Where does it begin?
-  //  6. The squares of this thread's columns, added up: threadIdx.x, threadIdx.x + kThreads, ...
-  //     as far as the row goes.
+  //  6. Add up the squares of this thread's columns: threadIdx.x, threadIdx.x + kThreads, ... to
+  //     the end of the row.
   //  7. block_sum: which threads call it?
   //  8. One thread writes inverse_rms; each writes y at its columns.
 }
 
 // ---------------------------------------------------------------------------------------- task C2
 
-/// Of some scores: the largest, and the sum of exp(score - largest).
+/// The largest of a set of scores, and the sum of exp(score - largest).
 struct ScoreSum {
   float largest;
   float sum;
 };
 
-/// Of both sets of scores together.
+/// The ScoreSum of both sets of scores together.
 [[maybe_unused]] __device__ ScoreSum merged(ScoreSum a, ScoreSum b) {
-  // TODO(C2): 1. What becomes of a.sum when b.largest is the larger one, and the other way round?
+  // TODO(C2): 1. What happens to a.sum if b.largest is larger, and the other way round?
   return a;
 }
 
-/// Of the scores of all threads of the block, in every one of them.
+/// The ScoreSum of all threads of the block, with the same bits in all of them.
 [[maybe_unused]] __device__ ScoreSum block_merged(ScoreSum own) {
-  // TODO(C2): 2. As in block_sum, with `merged` in the place of +, and two shuffles per step.
+  // TODO(C2): 2. As in block_sum, with `merged` instead of +, and two shuffles per step.
   return own;
 }
 
@@ -65,17 +65,17 @@ __global__ void softmax_cross_entropy_kernel(float* logits, const int32_t* targe
                                              float* losses, int64_t vocab) {
   // TODO(C2): one row, by all threads of the block.
   //  3. Nothing to predict (target -1): loss 0, gradient 0.
-  //  4. This thread's scores in one ScoreSum. With which one does a thread begin that has none?
+  //  4. This thread's scores in one ScoreSum. What does a thread without scores begin with?
   //  5. block_merged.
   //  6. Second pass: each thread turns its scores into scale * (softmax - onehot). Which thread
-  //     can write the loss, before the target's score is gone?
+  //     can write the loss before the target's score is gone?
 }
 
 // ---------------------------------------------------------------------------------------- task C3
 
 constexpr int64_t kMaxBlocks = 1024;
 
-/// What is the same for all elements of an update: worked out once, on the host.
+/// What is the same for all elements of an update: computed once, on the host.
 struct AdamStep {
   float learning_rate;
   float beta1;
@@ -88,9 +88,9 @@ struct AdamStep {
 __global__ void adam_kernel(AdamStep step, float* parameters, const float* gradients,
                             float* first_moment, float* second_moment, int64_t count) {
   // TODO(C3):
-  //  2. A loop over this thread's elements: its number in the grid, then as many further as the
-  //     grid has threads, and so on below count.
-  //  3. Per element: read all four, the new moments, the new parameter, write three.
+  //  2. A loop over this thread's elements: it begins at the thread's number in the grid, advances
+  //     by the number of threads in the grid, and stays below count.
+  //  3. Per element: read all four, compute the new moments and the new parameter, write three.
 }
 
 }  // namespace

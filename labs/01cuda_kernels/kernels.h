@@ -1,10 +1,10 @@
 // Lab 01, CUDA part · three kernels of the training step. This is the contract; you write
-// kernels.cu. Optional: points of their own, and nothing else waits for them.
+// kernels.cu. Optional: the points are separate, and no other lab depends on it.
 //
 // All pointers are GPU memory; matrices are row-major without gaps. Each function launches one
-// kernel on the stream of the workbook (lab::cuda::stream()), which does all the work, and returns
-// at once. Sizes may be anything from 0 up: no row length is promised to be a multiple of the block
-// or of the warp.
+// kernel, which does all the work, on the workbook's stream (lab::cuda::stream()), and returns at
+// once. Sizes may be anything from 0 up: no row length is promised to be a multiple of the block or
+// of the warp.
 //
 // Every result must be the same, to the last bit, in every run: no sum may depend on which thread
 // comes first. The functions keep nothing between calls: results depend on the arguments alone.
@@ -22,24 +22,25 @@ inline constexpr int kThreads = 128;
 /// Task C1 · RMSNorm, one block per row.
 ///     inverse_rms[n] = 1 / sqrt(mean over c of x[n, c]² + epsilon)
 ///     y[n, c] = x[n, c] * inverse_rms[n] * weight[c]
-/// The sum of a row is made by the whole block: per thread, then within each warp by shuffles, then
-/// over the warps through shared memory. In a row of 4,096 no thread reads more than 1,024 numbers.
+/// The whole block adds up a row: per thread, then within each warp by shuffles, then over the
+/// warps through shared memory. In a row of 4,096 no thread reads more than 1,024 numbers.
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels);
 
 /// Task C2 · Softmax, cross-entropy and its gradient, one block per row; reads each row from memory
-/// at most twice. The threads share the work as in C1.
+/// at most twice. The threads divide the work as in C1.
 /// `logits` [rows, vocab]: the scores of a position; on return their gradient,
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
-/// 0. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled. For all finite
-/// scores, +-10,000 included, finite and accurate to 1e-5 (relative; of losses below 1 absolute).
+/// 0. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled. Results are finite
+/// for all finite scores, +-10,000 included, and accurate to 1e-5 (relative; losses below 1:
+/// absolute).
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 
-/// Task C3 · The Adam update of lab01::adam_update, all in one pass over memory: each of the four
-/// arrays is read once, and three are written once. One thread per element, in a grid-stride loop:
-/// in long arrays no thread updates more than a thousandth.
+/// Task C3 · The Adam update of lab01::adam_update in one pass over memory: each of the four arrays
+/// is read once, and three are written once. One thread per element, in a grid-stride loop: in long
+/// arrays no thread updates more than a thousandth.
 void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  float* parameters, const float* gradients, float* first_moment,
                  float* second_moment, int64_t count);

@@ -1,5 +1,5 @@
-// Stands in for kernels.cu in a build without CUDA. Nobody gets here: there is no GPU memory to
-// call them with.
+// Replaces kernels.cu in a build without CUDA. These functions are never reached: there is no GPU
+// memory to call them with.
 #include "common/error.h"
 #include "labs/01cuda_kernels/kernels.h"
 

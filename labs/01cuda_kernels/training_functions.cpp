@@ -11,7 +11,7 @@
 namespace lab01cuda {
 namespace {
 
-/// The token that each position of a batch must predict; padding where it predicts nothing.
+/// The target of each position of a batch: the next token, or padding where there is none.
 std::vector<int32_t> next_tokens(const lab::TokenBatch& batch) {
   std::vector<int32_t> targets(batch.tokens.size(), lab::kPadding);
   for (size_t i = 0; i + 1 < targets.size(); ++i) {
@@ -31,7 +31,7 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
   launch_softmax_cross_entropy(logits.data(), next.tokens().data(),
                                static_cast<float>(1.0 / targets), losses.data(), positions,
                                logits.size(-1));
-  // A few KiB come back and are added in order: the same bits every time.
+  // A few KiB come back and are added up in order: the same bits every time.
   const lab::Tensor read = losses.to(lab::Device::kCpu);
   return std::accumulate(read.values().begin(), read.values().end(), 0.0) / targets;
 }

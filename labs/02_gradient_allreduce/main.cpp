@@ -1,8 +1,8 @@
-// Lab 02 · trains a LLaMA on several ranks, each with the whole model and a share of the data. This
+// Lab 02 · trains a LLaMA on several ranks, each with the whole model and a shard of the data. This
 // program is given; what it calls from gradient_allreduce.h is yours.
 //
-// The seven places of lab 01's training loop, once more. "Changed" marks those at which several
-// ranks make a difference.
+// The seven cutpoints of lab 01's training loop again. "Changed" marks those where several ranks
+// make a difference.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -72,7 +72,7 @@ int train(Job& job, const Options& all_options) {
   const Device device = agree_on_device(job, options);
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
 
-  // 1 · Input. Changed: all ranks know the order of the epoch, and each reads its share of it.
+  // 1 · Input. Changed: all ranks know the order of the epoch, and each reads its shard of it.
   const Tokenizer tokenizer(options.tokenizer);
   const TokenDataset data = open_data(job, tokenizer, options);
   const int64_t length = options.model.context;
@@ -81,8 +81,8 @@ int train(Job& job, const Options& all_options) {
                     return lab02::shard(order, world.rank(), world.size());
                   });
 
-  // 2 · Model. Changed: all ranks start from rank 0's weights. Here each draws others at first, so
-  // that one sees whether they do.
+  // 2 · Model. Changed: all ranks start from rank 0's weights. Each first draws different ones, so
+  // that a missing broadcast shows.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
   LlamaStage model(config, StageSpan::whole(config), device,
@@ -98,7 +98,8 @@ int train(Job& job, const Options& all_options) {
   if (run.first_step() == 1)
     run.record_start(validation_loss(model, data, options, functions.loss, world));
 
-  // 3 · Loop. As before, but no rank leaves it alone: the others would wait for it.
+  // 3 · Loop. As before, but all ranks leave it together: the others would wait for one that left
+  // early.
   Stopwatch stopwatch;
   int64_t steps_timed = 0;
   bool goes_on = all_true(world, run.goes_on(run.first_step()));
@@ -108,13 +109,13 @@ int train(Job& job, const Options& all_options) {
       microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
 
     // 4 · Gradient aggregation. Changed: over the microbatches of all ranks.
-    // 5 · Loss. As before: each rank that of its own microbatches.
+    // 5 · Loss. As before: each rank computes that of its own microbatches.
     const double own_loss = lab02::train_step(model, *optimizer, microbatches, functions.loss,
                                               learning_rate.at(step), options.clip, world);
     goes_on = all_true(world, run.goes_on(step + 1));
     ++steps_timed;
 
-    // 6 · Metrics. Changed: a mean over all ranks, every n steps; rank 0 writes it down.
+    // 6 · Metrics. Changed: a mean over all ranks, every n steps; rank 0 records it.
     const bool saves = options.checkpoint_every > 0 && step % options.checkpoint_every == 0;
     if (step > 1 && step % all_options.log_every != 0 && goes_on && !saves &&
         !run.validation_due(step))
@@ -128,8 +129,8 @@ int train(Job& job, const Options& all_options) {
       record.val_loss = validation_loss(model, data, options, functions.loss, world);
     run.record(record);
 
-    // 7 · Checkpoint. Changed: rank 0 alone writes it; the others hold the same weights and the
-    // same state of Adam, and their samplers stand at the same position of their shares.
+    // 7 · Checkpoint. Changed: only rank 0 writes it. The others hold the same weights and the same
+    // state of Adam, and their samplers are at the same position of their shards.
     if (run.checkpoint_due(step)) run.save_checkpoint();
     stopwatch = {};
     steps_timed = 0;

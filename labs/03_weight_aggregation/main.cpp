@@ -1,7 +1,7 @@
 // Lab 03 · trains a LLaMA on several ranks that average their weights every k steps. This program
 // is given; what it calls from weight_aggregation.h is yours.
 //
-// The seven places of lab 01's training loop, once more. "Changed" marks what differs from lab 02.
+// It has the seven cutpoints of lab 01's training loop. "Changed" marks what differs from lab 02.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -69,13 +69,13 @@ Options read_options(int argc, char** argv) {
        .batch = 1,  // a sequence for each rank
        .add_options = add_options,
        .kept = {"--every"}});
-  // Only right after an average is there one model to validate or save.
+  // There is one model to validate or save only right after an average.
   train.validate_every = round_up(train.validate_every, options.every);
   train.checkpoint_every = round_up(train.checkpoint_every, options.every);
   return options;
 }
 
-/// Bytes that this rank has handed to all_reduce so far.
+/// Bytes that this rank has passed to all_reduce so far.
 uint64_t bytes_sent(const ProcessGroup& world) {
   return world.recorder().snapshot().traffic[static_cast<size_t>(OpKind::kAllReduce)].bytes;
 }
@@ -92,7 +92,7 @@ int train(Job& job, const Options& all_options) {
   job.agree("every", fmt::format("{}", all_options.every));
   job.agree("drift", all_options.drift ? "yes" : "no");
 
-  // 1 · Input. As in lab 02: each rank reads its own share of the data.
+  // 1 · Input. As in lab 02: each rank reads its own shard.
   const Tokenizer tokenizer(options.tokenizer);
   const TokenDataset data = open_data(job, tokenizer, options);
   const int64_t length = options.model.context;
@@ -102,7 +102,7 @@ int train(Job& job, const Options& all_options) {
   };
   Sampler sampler(sequences, seed, shard);
 
-  // 2 · Model. As in lab 02: one start for all. From here on each rank's model is its own.
+  // 2 · Model. As in lab 02, all ranks start from the same weights; then the replicas part.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
   LlamaStage model(config, StageSpan::whole(config), device,
@@ -122,10 +122,10 @@ int train(Job& job, const Options& all_options) {
   std::ofstream drifts;
   if (all_options.drift && first_rank) drifts.open(run.folder() / "drift.tsv", std::ios::app);
 
-  // 3 · Loop. Changed: between two averages no rank waits for any other. Whether to go on is asked
-  // after an average only, so Ctrl-C takes effect there.
+  // 3 · Loop. Changed: between two averages no rank waits for any other. The ranks agree on whether
+  // to go on only after an average, so that is where Ctrl-C takes effect.
   Stopwatch stopwatch;
-  double round_loss = 0.0;  // sum over the targets of this rank since the last average
+  double round_loss = 0.0;  // sum over this rank's targets since the last average
   int64_t round_targets = 0;
   int64_t round_steps = 0;
   uint64_t sent = 0;
@@ -136,7 +136,7 @@ int train(Job& job, const Options& all_options) {
       microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
 
     // 4 · Aggregation. Changed: of the weights, every k steps and at the end of the run.
-    // 5 · Loss. As before: each rank that of its own microbatches.
+    // 5 · Loss. As before: each rank's own, over its own microbatches.
     const lab03::Aggregation aggregation{.every = step == options.steps ? 1 : all_options.every,
                                          .share = share};
     const uint64_t sent_before = bytes_sent(world);
@@ -155,8 +155,8 @@ int train(Job& job, const Options& all_options) {
     if (!lab03::aggregation_due(step, aggregation.every)) continue;
     goes_on = all_true(world, run.goes_on(step + 1));
 
-    // 6 · Metrics. Changed: once a round, over all its steps and all ranks. Only now are all models
-    // the same one, so that it can be validated.
+    // 6 · Metrics. Changed: once a round, over all its steps and all ranks. Now all replicas are
+    // equal, so there is one model to validate.
     StepRecord record{.step = step, .learning_rate = learning_rate.at(step)};
     record.loss = lab02::average_loss(
         round_targets > 0 ? round_loss / static_cast<double>(round_targets) : 0.0, round_targets,
@@ -168,8 +168,8 @@ int train(Job& job, const Options& all_options) {
       record.val_loss = validation_loss(model, data, options, functions.loss, world);
     run.record(record);
 
-    // 7 · Checkpoint. Changed: the average of the weights, but Adam's moments of rank 0 only. A
-    // resumed run starts all ranks with those, and goes on almost, not exactly, as if unstopped.
+    // 7 · Checkpoint. Changed: it holds the averaged weights, but only rank 0's moments. A resumed
+    // run gives these to all ranks, so it continues almost, not exactly, as if never stopped.
     if (run.checkpoint_due(step)) run.save_checkpoint();
     stopwatch = {};
     round_loss = 0.0;

@@ -11,18 +11,18 @@ namespace lab03 {
 
 double share_of(double examples, lab::ProcessGroup& world) {
   // TODO(1a): this rank's part of all examples.
-  //  1. What do all ranks have together? Each knows only its own number: lab::Tensor::from makes a
-  //     tensor of one element.
+  //  1. How many do all ranks have together? Each knows only its own number. lab::Tensor::from
+  //     makes a tensor of one element.
   //  2. Return the quotient.
   lab::not_implemented("1a", "labs/03_weight_aggregation/weight_aggregation.cpp");
 }
 
 void average_weights(std::span<const lab::Parameter> parameters, double share,
                      lab::ProcessGroup& world) {
-  // TODO(1b): the average of all ranks' weights, in the place of the weights.
+  // TODO(1b): replace the weights by the average of all ranks' weights.
   //  1. For every parameter: what does this rank contribute to the sum?
-  //  2. Add up over the ranks, so that every rank has the result.
-  //  3. Is the result where the model computes with it? A Tensor is a handle.
+  //  2. Sum over the ranks, so that every rank has the result.
+  //  3. Is the result in the memory that the model computes with? A Tensor is a handle.
   lab::not_implemented("1b", "labs/03_weight_aggregation/weight_aggregation.cpp");
 }
 
@@ -37,16 +37,16 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   const Aggregation& aggregation, lab::ProcessGroup& world) {
   // TODO(3): one step of local SGD.
   //  1. This rank's own step: lab 01 has it.
-  //  2. If it is due: the average of the weights. model.named_parameters() has them.
+  //  2. If it is due, the average of the weights: model.named_parameters().
   //  3. Return this rank's loss.
   lab::not_implemented("3", "labs/03_weight_aggregation/weight_aggregation.cpp");
 }
 
 double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world) {
   // TODO(4): the largest distance of a rank's weights from the average.
-  //  1. The average, without touching the model: average what, then?
+  //  1. The average, without changing the model. What do you average, then?
   //  2. This rank's distance: the root of the sum of all squared differences, in double.
-  //  3. The largest of all ranks: which lab::ReduceOp?
+  //  3. The largest distance of all ranks: which lab::ReduceOp?
   lab::not_implemented("4", "labs/03_weight_aggregation/weight_aggregation.cpp");
 }
 

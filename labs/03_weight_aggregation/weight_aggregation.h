@@ -1,8 +1,8 @@
 // Lab 03 · local steps, then the average of the weights. This is the contract; you write
 // weight_aggregation.cpp.
 //
-// The functions keep nothing between calls: what they return and send depends on their arguments
-// alone.
+// The functions keep nothing between calls: what they return and send depends only on their
+// arguments.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +16,32 @@
 
 namespace lab03 {
 
-/// Task 1a · What this rank's weights count in the average.
+/// Task 1a · How much this rank's weights count in the average.
 ///
-/// `examples`: how much this rank learns from, in any unit that is the same on all ranks; not
+/// `examples`: how much this rank learns from, in a unit that is the same on all ranks; never
 ///     negative, and not 0 on all of them.
-/// Returns examples / (sum of the examples of all ranks): the shares of all ranks add up to 1.
+/// Returns examples / (sum of the examples of all ranks). The shares of all ranks add up to 1.
 /// All ranks call it together.
 double share_of(double examples, lab::ProcessGroup& world);
 
 /// Task 1b · Replaces the weights of every rank by their average over all ranks.
 ///
-/// Afterwards `parameters[i].value` holds on every rank the sum over the ranks r of
-/// share_r * value_r, equal to the last bit on all ranks. The numbers change where they lie, in the
+/// Afterwards `parameters[i].value` holds on every rank the sum over all ranks r of
+/// share_r * value_r, equal to the last bit on all ranks. The numbers change in place, in the
 /// model's memory: `value` is a handle to them, and so is every copy of it.
-/// `share`: this rank's; those of all ranks add up to 1.
-/// Gradients stay as they are. One all_reduce per tensor, or one for all of them: as you like. All
-/// ranks call it together, with tensors of the same shapes in the same order.
+/// `share`: this rank's; the shares of all ranks add up to 1.
+/// Gradients stay as they are. One all_reduce of a flat tensor, or one per parameter: both are
+/// right, but the second pays the latency of a message once per parameter. All ranks call it
+/// together, with tensors of the same shapes in the same order.
 void average_weights(std::span<const lab::Parameter> parameters, double share,
                      lab::ProcessGroup& world);
 
-/// Task 2 · Whether weights are averaged after this step: after steps k, 2k, 3k, ...
+/// Task 2 · Whether weights are averaged after this step: true after steps k, 2k, 3k, ...
 ///
 /// `step`: counted from 1. `every`: k >= 1.
 bool aggregation_due(int64_t step, int64_t every);
 
-/// When weights are averaged, and what this rank's count.
+/// When weights are averaged, and how much this rank's count.
 struct Aggregation {
   int64_t every = 1;   // k, in steps
   double share = 1.0;  // of this rank
@@ -48,13 +49,13 @@ struct Aggregation {
 
 /// Task 3 · One step of local SGD: this rank's own optimizer step, then the average if it is due.
 ///
-/// The local step is lab 01's, on this rank's microbatches alone (lab01::train_step): the mean over
-/// its own targets, its own gradients, its own update. Unless the average is due, nothing is sent
-/// and no rank waits for another, not even in a barrier; when it is, the ranks' weights *after*
-/// their updates are averaged. The optimizer's state stays with its rank.
+/// The local step is lab 01's, on this rank's microbatches only (lab01::train_step): the mean over
+/// its own targets, its own gradients, its own update. If no average is due, nothing is sent and no
+/// rank waits for another, not even in a barrier. If one is due, the weights are averaged *after*
+/// the ranks' updates. Each rank keeps its own optimizer state.
 /// `step`: number of this step, counted from 1; the same on all ranks.
-/// The other arguments are lab01::train_step's; ranks differ in their microbatches, and may differ
-/// in their share.
+/// The first six arguments are lab01::train_step's. Ranks have different microbatches, and may have
+/// different shares.
 /// Returns this rank's own loss, before the update.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
@@ -63,11 +64,11 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 
 /// Task 4 · How far the replicas have drifted apart.
 ///
-/// With the average w of all ranks' weights, weighted by their shares, rank r has drifted by
+/// Let w be the average of all ranks' weights by their shares. Rank r has drifted by
 /// sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of all ranks: the same
-/// number on every rank, and 0 where all weights are equal.
-/// A measuring instrument: the weights are as before, to the last bit. It costs as much traffic as
-/// an aggregation. All ranks call it together.
+/// number on every rank, and 0 if all replicas are equal.
+/// It only measures: the weights stay as they are, to the last bit. It costs as much traffic as an
+/// average. All ranks call it together.
 double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world);
 
 }  // namespace lab03

@@ -1,8 +1,8 @@
-// Lab 04 · trains a LLaMA that is cut over several ranks, one stage each. This program is given;
-// what it calls from pipeline_1f1b.h is yours.
+// Lab 04 · trains a LLaMA that is cut into stages, one on each rank. This program is given; what it
+// calls from pipeline_1f1b.h is yours.
 //
-// The seven places of lab 01's training loop, once more. "Changed" marks those at which a pipeline
-// makes a difference.
+// The seven cutpoints of lab 01's training loop again. "Changed" marks those where a pipeline makes
+// a difference.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-/// What every stage does in a step: one forward, one backward.
+/// The schedule of a step: one forward, one backward on every stage.
 Schedule one_forward_one_backward(int stages) {
   return {
       .microbatches = 1,
@@ -91,7 +91,7 @@ int train(Job& job, const Options& all_options) {
   const auto seed = static_cast<uint64_t>(options.seed);
   Sampler sampler(data.sequence_count(Split::kTrain, length), seed);
 
-  // 2 · Model. Changed: this rank's part of it only.
+  // 2 · Model. Changed: only this rank's part of it.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
   const std::vector<StageSpan> spans =
@@ -119,7 +119,7 @@ int train(Job& job, const Options& all_options) {
   };
   if (run.first_step() == 1) run.record_start(validate());
 
-  // 3 · Loop. As in lab 02: no rank leaves it alone.
+  // 3 · Loop. As in lab 02: all ranks leave it together.
   Stopwatch stopwatch;
   int64_t steps_timed = 0;
   std::optional<TimeWindow> last_step;
@@ -128,7 +128,7 @@ int train(Job& job, const Options& all_options) {
     const TokenBatch batch = data.batch(Split::kTrain, sampler.next(options.batch), length);
 
     // 4 · Gradients. Changed: each rank has those of its own layers, and nothing is averaged.
-    // 5 · Loss. Changed: on the last rank.
+    // 5 · Loss. Changed: only on the last rank.
     const int64_t begin_ns = monotonic_now_ns();
     const double own_loss = lab04::train_step(stage, recorded_optimizer, batch, loss,
                                               learning_rate.at(step), options.clip, pipeline);
@@ -136,7 +136,7 @@ int train(Job& job, const Options& all_options) {
     goes_on = all_true(pipeline, run.goes_on(step + 1));
     ++steps_timed;
 
-    // 6 · Metrics. Changed: rank 0 writes down what the last rank knows, every n steps.
+    // 6 · Metrics. Changed: rank 0 records the loss of the last rank, every n steps.
     const bool saves =
         !goes_on || (options.checkpoint_every > 0 && step % options.checkpoint_every == 0);
     if (step > 1 && step % all_options.pipeline.log_every != 0 && !saves &&
@@ -149,7 +149,7 @@ int train(Job& job, const Options& all_options) {
     if (run.validation_due(step)) record.val_loss = validate();
     run.record(record);
 
-    // 7 · Checkpoint. Changed: each rank writes its stage, all or none.
+    // 7 · Checkpoint. Changed: each rank writes its stage; either all succeed or none counts.
     if (saves) run.save_checkpoint();
     stopwatch = {};
     steps_timed = 0;
@@ -166,7 +166,7 @@ int train(Job& job, const Options& all_options) {
 int start(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   if (is_launcher(options.launch)) {
-    // What all ranks would refuse is said once.
+    // An error that all ranks would report is reported once, here.
     choose_stages(options.train.model, options.launch.ranks, options.pipeline, lab04::split);
     return launch_ranks(options.launch, argc, argv);
   }

@@ -11,9 +11,9 @@ namespace lab04 {
 
 std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
   // TODO(1): which layers each stage holds.
-  //  1. How many layers may the last stage have, if it pays for the head as well? Try each number:
-  //     how slow is then the slowest of all stages?
-  //  2. Share out the other layers as evenly as they go.
+  //  1. How many layers should the last stage have, which also computes the head? Try each number:
+  //     how slow is the slowest of all stages then?
+  //  2. Divide the other layers as evenly as possible.
   //  3. Turn numbers of layers into spans: first_layer, last_layer (one past the end), embeds,
   //     has_head.
   lab::not_implemented("1", "labs/04_pipeline_1f1b/pipeline_1f1b.cpp");
@@ -22,10 +22,10 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) 
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline) {
   // TODO(2): the forward pass through all stages.
-  //  1. Where does this stage's input come from: from the batch, or from which rank? Of which shape
-  //     is what arrives?
+  //  1. Where does this stage's input come from: the batch, or which rank? What shape does an
+  //     input that arrives have?
   //  2. Compute.
-  //  3. Who needs the output?
+  //  3. Which rank needs the output?
   lab::not_implemented("2", "labs/04_pipeline_1f1b/pipeline_1f1b.cpp");
 }
 
@@ -33,8 +33,8 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
               const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline) {
   // TODO(3): the backward pass through all stages, from the last to the first.
   //  1. Where does the gradient of this stage's output come from?
-  //  2. Compute. What does stage.backward return, and on which stage nothing?
-  //  3. Who needs it?
+  //  2. Compute. What does stage.backward return, and on which stage is that undefined?
+  //  3. Which rank needs it?
   lab::not_implemented("3", "labs/04_pipeline_1f1b/pipeline_1f1b.cpp");
 }
 
@@ -45,7 +45,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
   //  1. Lab 01's train_step, line by line. What is left of it on a rank without the head?
   //  2. Clipping: the norm of the whole model's gradient, with lab::clip_gradients of
   //     common/optim/stages.h, on all ranks or on none.
-  //  3. The update: each stage of its own weights.
+  //  3. The update: each stage updates its own weights.
   lab::not_implemented("4", "labs/04_pipeline_1f1b/pipeline_1f1b.cpp");
 }
 

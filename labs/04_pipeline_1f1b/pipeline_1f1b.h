@@ -2,8 +2,8 @@
 // batch. This is the contract; you write pipeline_1f1b.cpp.
 //
 // Rank r of `pipeline` is stage r: it holds the weights of its own layers and nothing else. All
-// functions but `split` are called by all ranks at the same time. No function keeps anything from
-// one call to the next: its results depend on its arguments alone.
+// ranks call all functions except `split` at the same time. No function keeps anything from one
+// call to the next: its results depend only on its arguments.
 #pragma once
 
 #include <cstdint>
@@ -21,39 +21,40 @@ namespace lab04 {
 
 /// Task 1 · Which part of the model each stage holds.
 ///
-/// `layers`: how many the model has, all of one cost. `stages`: into how many parts, between 1 and
-/// `layers`. `head_cost`: what the head costs, measured in layers; 0.8 means 80 % of a layer. The
-/// embedding costs nothing.
-/// Returns one span per stage. Together they are the whole model: the layers in order, none left
-/// out and none twice, at least one on every stage; the first stage embeds, the last one has the
-/// head. The slowest stage, its layers and perhaps the head counted, is as fast as it can be:
-/// everybody waits for it. Any such split is right, where there are several.
+/// `layers`: how many the model has; all cost the same. `stages`: how many parts to cut it into,
+/// between 1 and `layers`. `head_cost`: the cost of the head in layers; 0.8 means 80 % of a layer.
+/// The embedding costs nothing.
+/// Returns one span per stage. Together they are the whole model: the layers in order, each of them
+/// once, at least one on every stage; the first stage embeds, the last one has the head. The
+/// slowest stage, counting its layers and the head if it has it, is as fast as possible: it sets
+/// the pace of a full pipeline. If several splits are equally good, any of them is right.
 std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 
 /// Task 2 · The forward pass, through all stages.
 ///
 /// The first stage embeds the tokens of `batch` [B, T]. Every other stage receives its input, the
-/// hidden states [B, T, C], from the stage before. Every stage but the last sends its output to the
-/// next stage. No other message; C is stage.config().dim.
-/// `batch`: the same shape on every rank; only the first stage may rely on its tokens.
-/// Returns what this stage has computed: the logits [B, T, V] on the last one, which nobody sends.
+/// hidden states [B, T, C], from the stage upstream. Every stage but the last sends its output to
+/// the stage downstream. There are no other messages; C is stage.config().dim.
+/// `batch`: the same shape on every rank; only the first stage may use its tokens.
+/// Returns what this stage has computed. On the last one these are the logits [B, T, V]; they are
+/// not sent.
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline);
 
 /// Task 3 · The backward pass, through all stages, from the last to the first.
 ///
 /// Every stage but the last receives the gradient of the loss with respect to its output, [B, T,
-/// C], from the next stage. Every stage but the first sends the gradient with respect to its
-/// input to the stage before. No other message. The gradients of the stage's own weights are added
-/// to stage.gradients().
+/// C], from the stage downstream. Every stage but the first sends the gradient with respect to its
+/// input to the stage upstream. There are no other messages. The gradients of the stage's own
+/// weights are added to stage.gradients().
 /// `batch`: as for the forward pass; here only its shape matters.
-/// `logits_gradient` [B, T, V]: on the last stage, where the loss has left it. Elsewhere an
-/// undefined tensor.
+/// `logits_gradient` [B, T, V]: on the last stage, the gradient that the loss computed. Elsewhere
+/// an undefined tensor.
 void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
               const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline);
 
-/// What lab 01's causal_lm_loss looks like to task 4: the sum of the cross-entropies of the batch,
-/// divided by `total_targets`; it puts its gradient in the place of the logits.
+/// Lab 01's causal_lm_loss, as task 4 calls it: the sum of the cross-entropies of the batch,
+/// divided by `total_targets`. It overwrites the logits with their gradient.
 using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
                                           int64_t total_targets)>;
 
@@ -64,11 +65,11 @@ using LossFunction = std::function<double(const lab::Tensor& logits, const lab::
 /// `batch`: the same shape on every rank. The first stage reads its tokens, the last one its
 ///     targets, the others neither.
 /// `loss`: called once, on the last stage.
-/// `max_gradient_norm`: of the *whole* model's gradient, of which each rank knows its part only:
-///     call lab::clip_gradients(stage, max_gradient_norm, pipeline) on all ranks. 0: do not clip,
-///     and send nothing for it.
-/// Returns the loss on the last stage, 0 on the others. Besides what clipping needs, only the
-/// messages of forward and backward travel.
+/// `max_gradient_norm`: limits the norm of the *whole* model's gradient, of which each rank knows
+///     only its part: call lab::clip_gradients(stage, max_gradient_norm, pipeline) on all ranks.
+///     0: do not clip, and send nothing for it.
+/// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and
+/// clipping travel.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::TokenBatch& batch,
                   const LossFunction& loss, float learning_rate, double max_gradient_norm,
                   lab::ProcessGroup& pipeline);

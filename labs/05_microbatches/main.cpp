@@ -1,7 +1,7 @@
 // Lab 05 · trains a LLaMA in a pipeline that works on several microbatches at once. This program is
-// given; what it calls from microbatches.h is yours.
+// given; you write what it calls from microbatches.h.
 //
-// With --simulate it trains nothing, and shows your schedule in simulated time. "Changed" marks the
+// With --simulate it trains nothing and shows your schedule in simulated time. "Changed" marks the
 // places of the training loop that differ from lab 04's.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -138,7 +138,7 @@ Options read_options(int argc, char** argv) {
   return options;
 }
 
-/// What the options ask for. Throws Error, before any training, for a schedule that cannot be run.
+/// The schedule that the options ask for. Throws Error, before any training, if it cannot be run.
 Schedule make_schedule(const Options& options, int stages) {
   Schedule schedule = choose_schedule(options.schedule, stages, options.microbatches,
                                       {lab05::gpipe, lab05::one_f_one_b});
@@ -176,7 +176,7 @@ int train(Job& job, const Options& all_options) {
   const Device device = agree_on_device(job, options);
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
 
-  // The schedule. New: what every stage does in a wave, in which order.
+  // The schedule. New: what every stage does in a wave, and in which order.
   const Schedule schedule = make_schedule(all_options, pipeline.size());
   agree_on_schedule(job, schedule);
 
@@ -217,7 +217,7 @@ int train(Job& job, const Options& all_options) {
   };
   if (run.first_step() == 1) run.record_start(validate());
 
-  // 3 · Loop. As in lab 02: no rank leaves it alone.
+  // 3 · Loop. As in lab 02: all ranks leave it together.
   Stopwatch stopwatch;
   int64_t steps_timed = 0;
   std::optional<TimeWindow> last_step;
@@ -227,7 +227,7 @@ int train(Job& job, const Options& all_options) {
     for (int64_t i = 0; i < options.accumulate; ++i)
       microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
 
-    // 4 · Gradients. Changed: accumulated over microbatches that are under way at the same time.
+    // 4 · Gradients. Changed: accumulated over microbatches that are in flight at the same time.
     // 5 · Loss. As in lab 04: on the last rank.
     const int64_t begin_ns = monotonic_now_ns();
     const double own_loss = lab05::train_step(stage, recorded_optimizer, schedule, microbatches,
@@ -236,7 +236,7 @@ int train(Job& job, const Options& all_options) {
     goes_on = all_true(pipeline, run.goes_on(step + 1));
     ++steps_timed;
 
-    // 6 · Metrics. As in lab 04: rank 0 writes down what the last rank knows, every n steps.
+    // 6 · Metrics. As in lab 04: every n steps rank 0 records the loss, which the last rank has.
     const bool saves =
         !goes_on || (options.checkpoint_every > 0 && step % options.checkpoint_every == 0);
     if (step > 1 && step % all_options.pipeline.log_every != 0 && !saves &&
@@ -273,7 +273,7 @@ int start(int argc, char** argv) {
     throw UsageError("--accumulate: here it is --microbatches times --waves; say these");
   options.train.accumulate = per_step;
   if (is_launcher(options.launch)) {
-    // What all ranks would refuse is said once.
+    // What all ranks would refuse is refused here, with one message.
     choose_stages(options.train.model, options.launch.ranks, options.pipeline, lab04::split);
     make_schedule(options, options.launch.ranks);
     return launch_ranks(options.launch, argc, argv);

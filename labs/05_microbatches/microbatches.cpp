@@ -33,27 +33,27 @@ lab::Schedule one_f_one_b(int stages, int microbatches) {
 
 lab::Schedule with_blocking_messages(const lab::Schedule& plan) {
   // TODO(3): around every pass, the messages that it needs: receive, compute, send.
-  //  1. Which stage receives nothing before a forward, which before a backward?
-  //  2. Which stage sends nothing behind a forward, which behind a backward?
+  //  1. Which stage receives nothing before a forward? Which one before a backward?
+  //  2. Which stage sends nothing after a forward? Which one after a backward?
   lab::not_implemented("3", "labs/05_microbatches/microbatches.cpp");
 }
 
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline) {
-  // TODO(4): does what one stage has to do in one wave.
-  //  1. Write the six kinds of actions for blocking messages first. What does a pass leave for a
+  // TODO(4): what one stage does in one wave.
+  //  1. First write the six kinds of actions for blocking messages. What does a pass leave for a
   //     later action, and under which number will that action look for it?
   //  2. Where does the loss come in, on the last stage?
-  //  3. Posted messages: what must be kept until a posted recv is waited for? Where is that? And
-  //     until when must you keep what isend has returned?
+  //  3. Then posted messages. What must you keep until a posted recv is waited for, and where is
+  //     that? Until when must you keep what isend has returned?
   lab::not_implemented("4", "labs/05_microbatches/microbatches.cpp");
 }
 
 // --- 5C
 
 lab::Schedule with_messages(const lab::Schedule& plan) {
-  // TODO(5): the messages of task 3, arranged so that nobody waits in a circle.
+  // TODO(5): the messages of task 3, arranged so that no stages wait in a circle.
   lab::not_implemented("5", "labs/05_microbatches/microbatches.cpp");
 }
 
@@ -61,7 +61,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& pipeline) {
   // TODO(6): one optimizer step of the whole pipeline, over one or several waves.
-  //  1. Are these whole waves, and at least one: k * m microbatches, k >= 1? (lab::require)
+  //  1. Are these whole waves, at least one: w * m microbatches, w >= 1? (lab::require)
   //  2. How many targets does the whole step have?
   //  3. Zero the gradients. Which actions are this rank's? Run them once per wave.
   //  4. Clip over all stages, update.

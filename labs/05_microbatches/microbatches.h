@@ -1,10 +1,11 @@
 // Lab 05 · a pipeline that is kept busy: microbatches, GPipe and 1F1B, and messages that cannot
 // deadlock. This is the contract; you write microbatches.cpp.
 //
-// Rank r of `pipeline` is stage r, and holds the weights of its own layers. A schedule says what
-// every stage does in which order: read common/pipeline/schedule.h first.
+// Rank r of `pipeline` is stage r and holds the weights of its own layers. A schedule says what
+// each stage does, and in which order: read common/pipeline/schedule.h first. In parameter names,
+// `plan` is a schedule without messages.
 //
-// Functions keep nothing between calls: what they do depends on their arguments alone.
+// Functions keep nothing between calls; what they do depends only on their arguments.
 #pragma once
 
 #include <cstdint>
@@ -20,47 +21,51 @@
 
 namespace lab05 {
 
-// --- 5A · Schedules as data. Both functions return plans: forwards and backwards, no messages, for
-// any number of stages and microbatches from 1 on, fewer microbatches than stages included.
+// --- 5A · Schedules as data. Both functions return schedules without messages, only forwards and
+// backwards, for any number of stages and microbatches from 1 on, also for fewer microbatches than
+// stages.
 
 /// Task 1 · GPipe (Huang et al., 2019): every stage does all forwards, then all backwards, both in
 /// the order of the microbatches.
 lab::Schedule gpipe(int stages, int microbatches);
 
-/// Task 2 · 1F1B, also called DAPPLE or PipeDream-flush (Fan et al., 2021; Narayanan et al., 2021).
+/// Task 2 · 1F1B, also called PipeDream-flush (Narayanan et al., 2021); one of DAPPLE's two
+/// variants (Fan et al., 2021).
 ///
-/// Warm-up: stage r of p begins with as many forwards as there are stages behind it, p-1-r (all m,
-/// if there are no more). Steady state: one forward, one backward, in turn. Cool-down: the
-/// backwards that are left. Forwards and backwards each in the order of the microbatches. So stage
-/// r never holds more than min(m, p-r) microbatches in flight, and the makespan is GPipe's.
+/// Warm-up: stage r of p begins with one forward for each stage downstream, p-1-r of them (all m,
+/// if there are fewer). Steady state: one forward, one backward, in turn. Cool-down: the remaining
+/// backwards. Forwards and backwards are each in the order of the microbatches. So stage r never
+/// has more than min(m, p-r) microbatches in flight, and the makespan is GPipe's.
 lab::Schedule one_f_one_b(int stages, int microbatches);
 
 // --- 5B · An executor, and a deadlock.
 
-/// Task 3 · The program that comes to mind first: every stage receives, blocking, what a pass reads
-/// just before the pass, and sends, blocking, what it has made just after it.
+/// Task 3 · The program that comes to mind first: just before each pass the stage receives what the
+/// pass reads, and just after it sends what the pass has made. All messages are blocking.
 ///
-/// `plan` is any plan. The first stage receives no activation and sends no gradient; the last one
-/// sends no activation and receives no gradient. Nothing is posted. For GPipe that works. For 1F1B
-/// the result deadlocks, and the test wants to see it do so.
+/// `plan`: any schedule without messages. The first stage receives no activation and sends no
+/// gradient; the last one sends no activation and receives no gradient. Nothing is posted. For
+/// GPipe that works. For 1F1B the result deadlocks, and the test wants to see it do so.
 lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 
 /// What lab 01's causal_lm_loss looks like here: the sum of the cross-entropies of a microbatch,
-/// divided by `total_targets`; it puts its gradient in the place of the logits.
+/// divided by `total_targets`. It replaces the logits by their gradient.
 using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
                                           int64_t total_targets)>;
 
-/// Task 4 · Does what one stage has to do in one wave: `actions`, one after the other.
+/// Task 4 · What one stage does in one wave: `actions`, one after the other.
 ///
 /// Works for every list that lab::validate accepts, in whatever order its passes come. Microbatch k
 /// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
 /// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
-/// C = stage.config().dim. A send that is not posted is done when the next action begins; a posted
-/// one is begun in its place, and waited for when all actions are done. A recv that is not posted
-/// is done at the latest when the pass that reads it begins; a posted one is begun in its place,
-/// and waited for where that pass begins. (Any recv may be begun before its place, too.) Tensors of
-/// messages under way must stay as they are.
-/// `microbatches`: each of the same shape on every rank, though B and T may differ from one to the
+/// C = stage.config().dim.
+///   - A send that is not posted is done when the next action begins. A posted send begins in its
+///     place and is waited for when all actions are done.
+///   - A recv that is not posted is done, at the latest, when the pass that reads it begins. A
+///     posted recv begins in its place and is waited for where that pass begins. (Any recv may
+///     also begin before its place.)
+/// The tensor of a message must not change while the message is pending.
+/// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, with `total_targets`.
 /// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
@@ -68,29 +73,29 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);
 
-// --- 5C · Avoidance.
+// --- 5C · No deadlock.
 
-/// Task 5 · The same messages as in task 3, arranged so that no plan can deadlock, although a send
-/// that is not posted blocks until it is received, and costing no time: in simulated time, with
-/// messages that take none, the program is as fast as the plan.
+/// Task 5 · The same messages as in task 3, arranged so that the program of no valid schedule can
+/// deadlock, although a send that is not posted blocks until it is received. They cost no time: in
+/// simulated time, with messages that take none, the program is as fast as `plan`.
 ///
 /// Any means will do: post what another stage may not be ready for, or put messages into an order
-/// in which the two sides of every pair of stages meet, or both. lab::validate and lab::simulate
-/// are yours to use while you try.
+/// in which the two sides of every pair of stages meet, or both. You may use lab::validate and
+/// lab::simulate while you try.
 lab::Schedule with_messages(const lab::Schedule& plan);
 
 /// Task 6 · One optimizer step of the whole pipeline, over one or several waves.
 ///
 /// `schedule`: a program of m microbatches.
 /// `microbatches`: w * m of them, at least one wave (w >= 1); each wave runs the schedule on the
-///     next m. Any other number, 0 included, is refused on every rank: throws lab::Error before
+///     next m. Any other number, including 0, is refused on every rank: throws lab::Error before
 ///     anything is done.
 /// All waves together are one step: gradients of all microbatches add up, every target of the step
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
 /// process with the whole model that takes lab 01's train_step over the same microbatches.
 /// Gradients left over from before do not matter.
-/// `loss`: as in task 4. How many targets the whole step has, is known to whoever has targets, the
-///     last stage; it needs no message.
+/// `loss`: as in task 4. Only the last stage has targets, so it can count those of the whole step
+///     without a message.
 /// `max_gradient_norm`: of the whole model's gradient: call lab::clip_gradients(stage,
 ///     max_gradient_norm, pipeline) on all ranks. 0: do not clip.
 /// Returns the mean loss over all targets on the last stage, 0 on the others.

@@ -10,21 +10,21 @@
 namespace lab06 {
 
 Place place_of(int rank, int pp) {
-  // TODO(1): which pipeline, which stage? Two lines of integer arithmetic.
+  // TODO(1): which pipeline, which stage? A line of integer arithmetic.
   lab::not_implemented("1", "labs/06_hybrid_2x3/hybrid_2x3.cpp");
 }
 
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp) {
   // TODO(2): both groups of this rank.
   //  1. Refuse a world that is not dp * pp ranks large (lab::require).
-  //  2. Which color have the ranks of one pipeline in common? Which key puts them into the order of
-  //     the stages?
-  //  3. Which color have the replicas of one stage in common?
+  //  2. Which color do the ranks of a pipeline have in common? Which key puts them into the order
+  //     of the stages?
+  //  3. Which color do the replicas of a stage have in common?
   lab::not_implemented("2", "labs/06_hybrid_2x3/hybrid_2x3.cpp");
 }
 
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp) {
-  // TODO(3): this rank's share of an epoch. Lab 02 has written most of it.
+  // TODO(3): this rank's shard of an epoch. Lab 02 did most of the work.
   lab::not_implemented("3", "labs/06_hybrid_2x3/hybrid_2x3.cpp");
 }
 
@@ -38,18 +38,17 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
                          std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                          Mesh& mesh) {
   // TODO(5): lab 05's waves inside the pipeline, lab 02's all-reduce across the pipelines.
-  //  1. Refuse a number of microbatches that is no multiple of the schedule's.
+  //  1. Refuse anything but one or more waves of the schedule's microbatches.
   //  2. What must be known before the first loss is computed? What must be forgotten?
   //  3. Which list of actions is this rank's?
-  //  4. When is this stage done with its gradients? Whom does it have to wait for then?
+  //  4. When is this stage done with its gradients? Which ranks does it have to wait for then?
   lab::not_implemented("5", "labs/06_hybrid_2x3/hybrid_2x3.cpp");
 }
 
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh) {
-  // TODO(6): gradients, clipping, update. Over which group is a gradient's norm that of the whole
-  // model, every weight counted once?
+  // TODO(6): gradients, clipping, update. In which group does each weight occur exactly once?
   lab::not_implemented("6", "labs/06_hybrid_2x3/hybrid_2x3.cpp");
 }
 

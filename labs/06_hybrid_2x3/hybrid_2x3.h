@@ -1,9 +1,9 @@
 // Lab 06 · two pipelines of three stages that learn together: data parallelism across pipelines,
 // pipeline parallelism within. This is the contract; you write hybrid_2x3.cpp.
 //
-// It works for any number of pipelines (dp, data parallelism) and of stages (pp, pipeline
-// parallelism); one of either included. Functions keep nothing from one call to the next: what they
-// do depends on their arguments alone.
+// Everything works for any number of pipelines (dp, data parallelism) and of stages (pp, pipeline
+// parallelism), including a single one of either. Functions keep no state between calls: the result
+// depends only on the arguments.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace lab06 {
 
-/// Where a rank stands: which stage of which pipeline it is. Both count from 0.
+/// Which stage of which pipeline a rank is. Both count from 0.
 struct Place {
   int pipeline = 0;
   int stage = 0;
@@ -29,7 +29,7 @@ struct Place {
 
 /// Task 1 · The place of a rank of the world.
 ///
-/// The ranks of a pipeline follow each other: with pp = 3, ranks 0, 1, 2 are stages 0, 1, 2 of
+/// The ranks of a pipeline are adjacent: with pp = 3, ranks 0, 1, 2 are stages 0, 1, 2 of
 /// pipeline 0, ranks 3, 4, 5 those of pipeline 1, and so on.
 Place place_of(int rank, int pp);
 
@@ -39,33 +39,33 @@ struct Mesh {
   /// The stages of this rank's pipeline; group rank s is stage s. Activations and their gradients
   /// travel here.
   lab::ProcessGroup pipeline;
-  /// The ranks that hold the same stage in all pipelines; group rank d belongs to pipeline d. They
-  /// have the same weights, and only their gradients differ.
+  /// The ranks that hold the same stage, one in each pipeline; group rank d belongs to pipeline d.
+  /// They have the same weights; only their gradients differ.
   lab::ProcessGroup replicas;
 };
 
 /// Task 2 · The mesh of dp pipelines with pp stages each. All ranks of `world` call it.
 ///
 /// Both groups come from world.split, which is a collective: every rank of the world calls it, in
-/// the same order, and gets the group of those that gave the same color. A name for each group
-/// ("pipeline 1", "replicas of stage 2") makes diagnoses easier to read.
+/// the same order, and gets the group of the ranks that passed the same color. A name for each
+/// group ("pipeline 1", "replicas of stage 2") makes diagnoses easier to read.
 /// Throws lab::Error, before any message, unless the world has dp * pp ranks.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 
-/// Task 3 · What a rank reads in an epoch, so that lab::Sampler can hand it out.
+/// Task 3 · The shard that a rank reads in an epoch; lab::Sampler takes batches from it.
 ///
-/// `order`: all sequences of the epoch, shuffled; the same on every rank. To be shared out among
-/// the pipelines, `dp` of them, by the rules of lab 02's shard: disjoint, equally long, complete
-/// but for a remainder. All stages of a pipeline read the same: the first one needs the tokens, the
-/// last one the targets. The contracted share of pipeline d holds the positions d, d+dp, d+2dp, ...
+/// `order`: all sequences of the epoch, shuffled; the same on every rank. They are dealt out to the
+/// `dp` pipelines by the rules of lab 02's shard: disjoint, equally long, complete except for a
+/// remainder. All stages of a pipeline read the same sequences: the first stage needs the tokens,
+/// the last one the targets. The shard of pipeline d holds the positions d, d+dp, d+2dp, ...
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp);
 
 /// Task 4 · How many targets a step has, in all pipelines together.
 ///
-/// `microbatches`: this pipeline's. Their number of targets may differ from pipeline to pipeline.
-/// Only the last stage of a pipeline may rely on its targets, and only there the result matters:
-/// that is where losses are computed. Elsewhere 0 or anything else may be returned.
-/// lab::sum_over (common/comm/agreement.h) adds up a number over a group. One such sum at most, and
+/// `microbatches`: this pipeline's. The number of targets may differ from pipeline to pipeline.
+/// Only the last stage of a pipeline may rely on its targets, and only there does the result
+/// matter, because losses are computed there. Other stages may return anything, e.g. 0.
+/// lab::sum_over (common/comm/agreement.h) adds up a number over a group. Use one such sum at most;
 /// the ranks of other stages need no message at all.
 int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
                       Mesh& mesh);
@@ -75,20 +75,20 @@ using LossFunction = lab05::LossFunction;
 /// Task 5 · The gradients of a step: of the mean loss over all targets of all pipelines.
 ///
 /// `schedule`: a program of m microbatches for the stages of one pipeline. All pipelines run it.
-/// `microbatches`: this pipeline's, w * m of them, w >= 1, which take w waves, each by
-///     lab05::run_actions on the next m. Throws lab::Error, before anything is done, if their
-///     number is no such multiple. As many in every pipeline. As in lab 05 the first stage reads
-///     their tokens, the last one their targets, the others neither.
-/// `loss`: as in lab 05; called on last stages only. It divides by what it is told: by all targets
-///     of the step.
+/// `microbatches`: this pipeline's, as many as every other pipeline's: w * m for w waves, at least
+///     one; lab05::run_actions runs each wave on the next m. Throws lab::Error, before anything
+///     else happens, if they are not whole waves or there are none. As in lab 05 the first stage
+///     reads their tokens, the last one their targets, the others neither.
+/// `loss`: as in lab 05; called on last stages only. It divides by the number it is given: all
+///     targets of the step.
 ///
 /// On return stage.gradients() holds, on every rank, its stage's gradients, summed over the
 /// microbatches of all pipelines; the same on all replicas of the stage, bit for bit. Gradients
-/// left over from before do not matter.
+/// left over from an earlier step do not matter.
 /// Messages: those of the schedule once per wave, those of total_targets, and a single all_reduce
-/// of stage.gradients() among the replicas of the stage. It is posted when the stage has done its
-/// own last backward: it waits for the other replicas, but not for other stages. (With a single
-/// pipeline there is nobody to add up with, and it may be left out.)
+/// of stage.gradients() among the replicas of the stage. The stage enters it after its own last
+/// backward: it waits for the other replicas, but not for other stages. (With a single pipeline
+/// there is nothing to add, and it may be left out.)
 /// Returns, on a last stage, this pipeline's part of the mean loss: the sum of the cross-entropies
 /// of its microbatches, divided by all targets of the step. Elsewhere 0.
 double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
@@ -97,11 +97,11 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 
 /// Task 6 · One optimizer step of all pipelines together.
 ///
-/// compute_gradients, clipping, update. The weights after it are those of one process with the
-/// whole model that takes one step over the microbatches of all pipelines.
-/// `max_gradient_norm`: of the whole model's gradient, averaged over all targets: call
+/// compute_gradients, clipping, update. Afterwards the weights are those of one process that holds
+/// the whole model and takes one step over the microbatches of all pipelines.
+/// `max_gradient_norm`: of the whole model's gradient, averaged over all targets. Call
 ///     lab::clip_gradients(stage, max_gradient_norm, group) on all ranks, with the group whose
-///     ranks hold the whole model once. 0: do not clip, and send nothing for it.
+///     ranks hold the whole model exactly once. 0: do not clip, and send nothing for it.
 /// Returns what compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
@@ -110,7 +110,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
 /// Task 7 · The loss for the log: the mean over all targets of all pipelines, on every rank.
 ///
 /// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. Called by
-/// all ranks. Whatever messages you like, of a few bytes; lab::from_last_stage
+/// all ranks. Any messages of a few bytes are allowed; lab::from_last_stage
 /// (common/optim/stages.h) and lab::sum_over may help.
 double mean_loss(double loss, Mesh& mesh);
 

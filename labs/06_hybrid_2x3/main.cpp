@@ -1,5 +1,5 @@
-// Lab 06 · trains a LLaMA on several pipelines, and lets it tell a story: the workbook's main job.
-// This program is given; what it calls from hybrid_2x3.h is yours.
+// Lab 06 · trains a LLaMA on several pipelines and has it tell a story: the workbook's trainer.
+// This program is given; the functions it calls from hybrid_2x3.h are yours.
 //
 // "Changed" marks the places of the training loop that differ from lab 05's.
 #include <fmt/format.h>
@@ -59,16 +59,16 @@ Options read_options(int argc, char** argv) {
     add_mesh_options(app, options.mesh);
     add_pipeline_options(app, options.pipeline);
   };
-  options.train = parse_train_options(
-      argc, argv,
-      {.about = "Trains a LLaMA on several pipelines, and lets it tell a story.",
-       .run_name = "hybrid",
-       .batch = 1,
-       .steps = 350,
-       .checkpoint_every = 50,
-       .add_options = add_options,
-       .kept = {"--waves"},
-       .carried = {"--dp", "--pp", "--schedule", "--split", "--log-every"}});
+  options.train =
+      parse_train_options(argc, argv,
+                          {.about = "Trains a LLaMA on several pipelines and has it tell a story.",
+                           .run_name = "hybrid",
+                           .batch = 1,
+                           .steps = 350,
+                           .checkpoint_every = 50,
+                           .add_options = add_options,
+                           .kept = {"--waves"},
+                           .carried = {"--dp", "--pp", "--schedule", "--split", "--log-every"}});
   settle_mesh(options.mesh, options.launch, options.train);
   drop_resumed_split(options.pipeline, options.train, options.mesh.pp);
   return options;
@@ -96,7 +96,7 @@ int train(Job& job, const Options& all_options) {
   agree_on_schedule(job, schedule);
   lab06::Mesh mesh = lab06::make_mesh(world, shape.dp, shape.pp);
 
-  // 1 · Input. Changed: every pipeline reads a share of its own, by lab 02's rules.
+  // 1 · Input. Changed: every pipeline reads its own shard, by lab 02's rules.
   const Tokenizer tokenizer(options.tokenizer);
   const TokenDataset data = open_data(job, tokenizer, options);
   const int64_t length = options.model.context;
@@ -105,7 +105,7 @@ int train(Job& job, const Options& all_options) {
       data.sequence_count(Split::kTrain, length), seed,
       [&](std::span<const int64_t> order) { return lab06::shard(order, mesh.place, shape.dp); });
 
-  // 2 · Model. As in labs 04 and 05: this rank's stage of it.
+  // 2 · Model. As in labs 04 and 05: this rank's stage.
   LlamaConfig config = options.model;
   config.vocab_size = tokenizer.vocab_size();
   const std::vector<StageSpan> spans =
@@ -136,7 +136,7 @@ int train(Job& job, const Options& all_options) {
   };
   if (run.first_step() == 1) run.record_start(validate());
 
-  // 3 · Loop. As in lab 02: no rank leaves it alone.
+  // 3 · Loop. As in lab 02: all ranks leave it together.
   Stopwatch stopwatch;
   int64_t steps_timed = 0;
   std::optional<TimeWindow> last_step;
@@ -193,7 +193,7 @@ int train(Job& job, const Options& all_options) {
 int start(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   if (is_launcher(options.launch)) {
-    // What all ranks would refuse is said once.
+    // Report once, before any rank starts, what all ranks would refuse.
     choose_stages(options.train.model, options.mesh.pp, options.pipeline, lab04::split);
     make_schedule(options.mesh);
     return launch_training(options.launch, options.restarts, options.train, {argv, argv + argc});

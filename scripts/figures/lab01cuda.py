@@ -11,7 +11,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "labs" / "01cuda_kernels"
 
 def grid():
     """One block per row; its threads walk over the columns side by side."""
-    fig = Figure(980, 420, "One block per row; threads, in warps, walk over its columns in rounds")
+    fig = Figure(980, 420, "One block per row; threads, in warps, walk over its columns in iterations")
     fig.text(24, 40, "matrix of 5 rows of 288 columns: a grid of 5 blocks", 18, INK, "start", "bold")
     for row in range(5):
         chosen = row == 2
@@ -25,11 +25,11 @@ def grid():
         fig.text(466 + warp * 140, 117, f"warp {warp}", 16, BLUE, weight="bold")
         fig.text(466 + warp * 140, 138, f"threads {32 * warp} to {32 * warp + 31}", 13, MUTED)
 
-    fig.text(24, 232, "its row, three rounds: thread t has the columns t, t + 128, t + 256", 18, INK,
+    fig.text(24, 232, "its row, three iterations: thread t has the columns t, t + 128, t + 256", 18, INK,
              "start", "bold")
     left, width = 24, 932 / 288
-    rounds = [("round 1", 0, 128, PALE_BLUE, BLUE), ("round 2", 128, 256, PALE_GREEN, GREEN),
-              ("round 3", 256, 288, PALE_ORANGE, ORANGE)]
+    rounds = [("iteration 1", 0, 128, PALE_BLUE, BLUE), ("iteration 2", 128, 256, PALE_GREEN, GREEN),
+              ("iteration 3", 256, 288, PALE_ORANGE, ORANGE)]
     for name, first, last, fill, stroke in rounds:
         x, w = left + first * width, (last - first) * width
         fig.rect(x, 252, w, 50, fill, stroke, radius=4)
@@ -39,7 +39,7 @@ def grid():
             for warp in range(1, 4):
                 fig.line(x + warp * 32 * width, 252, x + warp * 32 * width, 302, stroke, 1, dash="3 4")
     fig.text(left + 288 * width, 322, "287", 14, MUTED, "end")
-    fig.text(24, 360, "In round 3, warp 0 has columns; warps 1, 2 and 3 have none, and add 0.", 16,
+    fig.text(24, 360, "In iteration 3, warp 0 has columns; warps 1, 2 and 3 have none, and add 0.", 16,
              INK, "start")
     fig.text(24, 388, "The 32 lanes of a warp touch 32 neighbours at a time: coalesced.", 16, INK,
              "start")

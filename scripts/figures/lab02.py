@@ -16,7 +16,7 @@ RANK_COLORS = [(PALE_BLUE, BLUE), (PALE_GREEN, GREEN), (PALE_ORANGE, ORANGE)]
 
 
 def data_parallel():
-    """One step on three ranks: everything is separate, but for one all-reduce."""
+    """One step on three ranks: everything is separate, except for one all-reduce."""
     fig = Figure(980, 400, "A data-parallel step: only the gradients meet")
     columns = [("shard", "own sequences", "1"), ("forward", "own activations", "2"),
                ("loss", "own targets", "5"), ("backward", "own gradients", "2"),

@@ -21,7 +21,7 @@ def cutpoints():
 
     fig.rect(36, 76, 640, 176, PALE_BLUE, BLUE, 2, 12)
     fig.text(56, 104, "local step, as in lab 01: nothing is sent", 16, BLUE, "start", "bold")
-    for x, w, name, detail in [(56, 128, "1 · input", "own share"), (204, 140, "2 · model", "own weights"),
+    for x, w, name, detail in [(56, 128, "1 · input", "own shard"), (204, 140, "2 · model", "own weights"),
                                (364, 128, "5 · loss", "own targets"), (512, 144, "update", "own m, v")]:
         fig.rect(x, 122, w, 84, PAPER, BLUE)
         fig.text(x + w / 2, 156, name, 18, BLUE, weight="bold")

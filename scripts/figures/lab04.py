@@ -89,7 +89,7 @@ def cut():
     fig.text(x + w / 2, 344, "dL/dw stays here", 15, MUTED)
     fig.line(x + w / 2, 170, x + w / 2, 250, GREEN, 3, arrow=True, dash="7 5")
     fig.text(x + w / 2 + 14, 206, "kept: h and what the", 16, GREEN, "start")
-    fig.text(x + w / 2 + 14, 228, "layers note down", 16, GREEN, "start")
+    fig.text(x + w / 2 + 14, 228, "layers keep", 16, GREEN, "start")
     fig.line(120, 115, x - 4, 115, BLUE, 3, arrow=True)
     fig.text(214, 82, "recv h", 19, BLUE, weight="bold")
     fig.text(214, 102, "from rank r − 1", 15, BLUE)
@@ -122,7 +122,7 @@ def grid():
         gaps = [(0, busy[0][0]), (busy[0][1], busy[1][0]), (busy[1][1], 9)]
         for start, end in gaps:
             if end - start > 0:
-                fig.text(left + (start + end) / 2 * unit, y + 35, "idle", 15, MUTED, style="italic")
+                fig.text(left + (start + end) / 2 * unit, y + 35, "waits", 15, MUTED, style="italic")
     for rank in range(2):
         y = top + rank * row + h
         x = left + (rank + 1) * unit
@@ -135,7 +135,7 @@ def grid():
         fig.line(x, bottom, x, bottom + 6, MUTED, 1.5)
         fig.text(x, bottom + 24, f"{tick}", 14, MUTED)
     fig.line(left, bottom, left + 9 * unit, bottom, MUTED, 1.5)
-    fig.text(490, 44, "makespan 9; every stage works for 3 of it: 67 % idle", 18, RED, weight="bold")
+    fig.text(490, 44, "makespan 9; every stage works for 3 of it: bubble 67 %", 18, RED, weight="bold")
     fig.text(490, 352, "Simulated: equal stages, a backward takes as long as two forwards, messages "
              "take no time.", 15, MUTED)
     fig.save(FOLDER / "grid.svg")
@@ -221,7 +221,7 @@ def memory():
 
 
 def split_bar(fig, x, y, unit, layers, head):
-    """One row per stage: its layers, and the head behind the last one's. Returns the slowest."""
+    """One row per stage: its layers, and the head after those of the last. Returns the slowest."""
     slowest = max(layers[:-1] + [layers[-1] + head])
     for stage, count in enumerate(layers):
         row = y + stage * 36
@@ -294,7 +294,7 @@ def waits():
     fig.path([(left, 166), (left, 214), (left + 300, 214), (left + 300, 166)], RED, 2.5)
     fig.arrow_head(left + 300, 190, left + 300, 164, RED)
     fig.text(left - 60, 268, "Nobody computes, so nobody will ever send.", 16, INK, "start")
-    fig.text(left - 60, 294, "Two microbatches under way can do it too:", 16, INK, "start")
+    fig.text(left - 60, 294, "Two microbatches in flight can do it too:", 16, INK, "start")
     fig.text(left - 60, 318, "one rank sends on, the next one sends back.", 16, INK, "start")
     fig.text(490, 362, "An arrow from a rank to the one that it waits for.", 15, MUTED)
     fig.save(FOLDER / "waits.svg")

@@ -16,7 +16,7 @@ PALE_RED = "#fdecec"
 MONO = "'JetBrains Mono', 'DejaVu Sans Mono', monospace"
 
 
-# --- Plans in simulated time, enough of it for these figures.
+# --- Schedules in simulated time: just enough for these figures.
 
 def gpipe(stages, m):
     return [[("F", k) for k in range(m)] + [("B", k) for k in range(m)] for _ in range(stages)]
@@ -74,9 +74,9 @@ def bar(fig, x, y, w, h, kind, label):
 # --- The figures.
 
 def chain():
-    """From a plan to training: what the student writes and what is given."""
-    fig = Figure(980, 372, "One schedule: planned, given its messages, checked, drawn and run")
-    boxes = [(24, "plan", "F0 F1 B0 B1", ["tasks 1, 2", "which pass after which"], True),
+    """From a schedule to training: what the student writes and what is given."""
+    fig = Figure(980, 372, "One schedule: written, given its messages, checked, drawn and run")
+    boxes = [(24, "schedule", "F0 F1 B0 B1", ["tasks 1, 2", "which pass after which"], True),
              (352, "program", "F0 >F0* F1 >F1* <B0 B0 ...", ["task 3 (naive), task 5 (safe)",
                                                           "the messages as well"], True),
              (680, "executor", "run_actions", ["task 4, one wave", "task 6, the whole step"], True)]
@@ -221,7 +221,8 @@ def circle():
     wait_arrow(2, 3, 1, 6, RED, "waits for <B0", (424, 228), "end")
     fig.text(490, 362, "Green: done. Red: begun, and never done. Stage 1 would come to <B0 right "
              "after >F1, stage 2 to <F1 right after >B0.", 15, MUTED)
-    fig.text(490, 388, "Stage 0 is stuck behind them, though not part of the circle.", 15, MUTED)
+    fig.text(490, 388, "Stage 0 is stuck because of them, though not part of the circle.", 15,
+             MUTED)
     fig.save(FOLDER / "circle.svg")
 
 
@@ -231,10 +232,10 @@ def cures():
     cures_list = [
         ("post", BLUE, "F0 >F0* F1 >F1* <B0 B0 F2 >F2* <B1 B1 …",
          "<F0 F0 B0 >B0* <F1 F1 B1 >B1* <F2 F2 …",
-         "No send waits. Price: what is under way keeps its memory."),
+         "No send waits. Price: a pending message keeps its tensor."),
         ("order", GREEN, "F0 >F0 F1 >F1 <B0 B0 F2 >F2 <B1 B1 …",
          "<F0 F0 B0 <F1 >B0 F1 B1 <F2 >B1 F2 …",
-         "One side receives first. Price: it must know the other's list, and both stand still."),
+         "One side receives first. Price: it must know the other's list, and both sides wait."),
         ("fuse", ORANGE, "F0 >F0 F1 <B0* >F1 B0 F2 <B1* >F2 B1 …",
          "<F0 F0 B0 <F1* >B0 F1 B1 <F2* >B1 F2 …",
          "Send and recv of a pair begin together. Price: both sides must pair in the same places.")]
@@ -320,10 +321,10 @@ def uneven():
             bar(fig, left + start * unit, y, (stop - start) * unit, h, kind, f"{k}")
     idle = 1 - sum(m * (f + b) for f, b in costs) / (3 * end)
     fig.text(left, 42, f"1F1B, m = 6, the head costs {head} layers", 16, MUTED, "start")
-    fig.text(960, 42, f"makespan {end:.1f}; idle {idle:.0%} in place of 25%".replace("%", " %"), 16,
+    fig.text(960, 42, f"makespan {end:.1f}; idle {idle:.0%} instead of 25%".replace("%", " %"), 16,
              INK, "end", "bold")
-    fig.text(490, 286, "Stage 2 has no gap in the middle. The others wait for it in every round: no "
-             "number of microbatches removes that.", 15, MUTED)
+    fig.text(490, 286, "Stage 2 has no gap in the middle. The others wait for it once per "
+             "microbatch: no number of microbatches removes that.", 15, MUTED)
     fig.text(490, 310, "Blue: forward, green: backward, with the number of the microbatch.", 15,
              MUTED)
     fig.save(FOLDER / "uneven.svg")

@@ -34,8 +34,8 @@ def activation_bytes(stage, microbatches):
 
 def hybrid():
     """The map: two pipelines, what travels in them and across them."""
-    fig = Figure(980, 446, "Two pipelines of three stages: activations along the rows, gradients "
-                 "along the columns")
+    fig = Figure(980, 446, "Two pipelines of three stages: activations within a pipeline, gradients "
+                 "among replicas")
     left, pitch, w, h = 214, 226, 150, 96
     top, row = 66, 208
     parts = ["embedding, 2 layers", "2 layers", "2 layers, head"]
@@ -73,9 +73,9 @@ def hybrid():
         fig.text(x + w / 2, middle - 4, "all-reduce", 16, RED, weight="bold")
         fig.text(x + w / 2, middle + 16, f"{4 * STAGE_WEIGHTS[s] / 1e6:.1f} MB, once", 13, MUTED)
     fig.text(20, middle + 5, "replicas", 18, RED, "start", "bold")
-    fig.text(490, 402, "Along a row: one microbatch after the other, in both directions, between "
+    fig.text(490, 402, "Within a pipeline: one microbatch after the other, in both directions, between "
              "neighbours.", 15, MUTED)
-    fig.text(490, 426, "Along a column: the same weights, other data. Once per step, when the "
+    fig.text(490, 426, "Among replicas: the same weights, other data. Once per step, when the "
              "stage has done its last backward.", 15, MUTED)
     fig.save(FOLDER / "hybrid.svg")
 
@@ -122,10 +122,10 @@ def groups():
                 fig.text(panel_x[call] + 2 * pitch + 46, y0 + 8 + color * 34, f"{color}: {words}",
                          16, COLORS[color][1], "start", "bold")
     fig.line(20, 224, 960, 224, FAINT, 1.5)
-    fig.text(490, 418, "Fill: the color that the rank gives. Beside it: the members of each group, "
+    fig.text(490, 418, "Fill: the color that the rank passes. Beside it: the members of each group, "
              "in the order of their keys.", 15, MUTED)
-    fig.text(490, 442, "A split knows nothing of names: whoever gives the same number in the same "
-             "call is in the same group.", 15, MUTED)
+    fig.text(490, 442, "A split knows nothing of names: ranks that pass the same color in the same "
+             "call form a group.", 15, MUTED)
     fig.save(FOLDER / "groups.svg")
 
 
@@ -171,7 +171,7 @@ def timeline():
              "at the same time.", 15, MUTED)
     fig.text(490, 530, "The all-reduces share one cable, on which one alone takes 2, and three at "
              "once take 6.", 15, MUTED)
-    fig.text(490, 554, "Above, those of stages 2 and 1 lie in the bubble of the stages before; "
+    fig.text(490, 554, "Above, those of stages 2 and 1 run while earlier stages still compute; "
              "only stage 0's is left over.", 15, MUTED)
     fig.save(FOLDER / "timeline.svg")
 

@@ -14,13 +14,13 @@ namespace lab01 {
 
 // Task 1a
 double cross_entropy(std::span<float> logits, int32_t target, float scale) {
-  float largest = logits[0];  // not std::max below: it takes references, which keeps loops scalar
+  float largest = logits[0];  // no std::max below: it takes references, so the loop stays scalar
 #pragma omp simd reduction(max : largest)
   for (size_t v = 0; v < logits.size(); ++v) largest = logits[v] > largest ? logits[v] : largest;
   const double target_score = double{logits[target]} - largest;
 
-  // Becomes at least 1: the largest score contributes e^0. In float, what many small ones add to
-  // that would be rounded off.
+  // At least 1, as the largest score contributes e^0. In float, many small ones would be rounded
+  // off.
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
   for (size_t v = 0; v < logits.size(); ++v) {
@@ -52,7 +52,7 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
     else
       losses[i] = cross_entropy(row, target, scale);
   });
-  // Added in order, whichever thread computed them: the same bits every time.
+  // Added in order, whichever thread computed them: the same bits in every run.
   return std::accumulate(losses.begin(), losses.end(), 0.0) / targets;
 }
 
@@ -63,7 +63,7 @@ void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t ste
   const float beta1 = config.beta1;
   const float beta2 = config.beta2;
   const float epsilon = config.epsilon;
-  // In double: in float, 1 - beta2 has four digits left.
+  // In double: with beta^step rounded to float, 1 - beta2^step is off by up to 7e-6 of itself.
   const auto correction1 = static_cast<float>(1.0 - std::pow(double{beta1}, step));
   const auto correction2 = static_cast<float>(1.0 - std::pow(double{beta2}, step));
 
@@ -90,7 +90,7 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
   for (const lab::TokenBatch& batch : microbatches) {
     const lab::Tensor logits = model.forward(batch);
     mean_loss += loss(logits, batch, total_targets);
-    model.backward(logits);  // the loss has put its gradient in the logits' place
+    model.backward(logits);  // by now they hold their gradient
   }
   if (max_gradient_norm > 0.0) lab::clip_gradients(model, max_gradient_norm);
   optimizer.step(model.parameters(), model.gradients(), learning_rate);

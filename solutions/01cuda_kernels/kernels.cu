@@ -18,8 +18,8 @@ constexpr unsigned kAllLanes = 0xffffffffU;
 
 // Task C1
 
-/// The sum of `value` over the threads of the block, in all of them with the same bits. Once per
-/// kernel: before a second call may write `parts`, all threads must have read it.
+/// The sum of `value` over the threads of the block, with the same bits in all of them. Only once
+/// per kernel: a second call would need a barrier first, so that all threads have read `parts`.
 __device__ float block_sum(float value) {
   for (int offset = kWarpSize / 2; offset > 0; offset /= 2)
     value += __shfl_down_sync(kAllLanes, value, offset);
@@ -47,19 +47,19 @@ __global__ void rmsnorm_kernel(const float* x, const float* weight, float epsilo
 
 // Task C2
 
-/// Of some scores: the largest, and the sum of exp(score - largest).
+/// The largest of a set of scores, and the sum of exp(score - largest).
 struct ScoreSum {
   float largest;
   float sum;
 };
 
-/// Of both sets of scores together.
+/// The ScoreSum of both sets of scores together.
 __device__ ScoreSum merged(ScoreSum a, ScoreSum b) {
   const float largest = fmaxf(a.largest, b.largest);
   return {largest, a.sum * expf(a.largest - largest) + b.sum * expf(b.largest - largest)};
 }
 
-/// Of the scores of all threads of the block, in all of them with the same bits.
+/// The ScoreSum of all threads of the block, with the same bits in all of them.
 __device__ ScoreSum block_merged(ScoreSum own) {
   for (int offset = kWarpSize / 2; offset > 0; offset /= 2) {
     const float largest = __shfl_down_sync(kAllLanes, own.largest, offset);
@@ -79,13 +79,13 @@ __global__ void softmax_cross_entropy_kernel(float* logits, const int32_t* targe
                                              float* losses, int64_t vocab) {
   float* row = logits + blockIdx.x * vocab;
   const int32_t target = targets[blockIdx.x];
-  if (target < 0) {  // the same for all threads of the block: none waits for another
+  if (target < 0) {  // the same in all threads of the block, so all return before the barrier
     for (int64_t v = threadIdx.x; v < vocab; v += kThreads) row[v] = 0.0F;
     if (threadIdx.x == 0) losses[blockIdx.x] = 0.0F;
     return;
   }
 
-  // A thread beyond the end of the row has no score; not -infinity, whose difference is no number.
+  // For a thread without a score. Not -infinity: -infinity - -infinity is NaN.
   ScoreSum own = {-FLT_MAX, 0.0F};
   for (int64_t v = threadIdx.x; v < vocab; v += kThreads) own = merged(own, {row[v], 1.0F});
   const ScoreSum all = block_merged(own);
@@ -102,7 +102,7 @@ __global__ void softmax_cross_entropy_kernel(float* logits, const int32_t* targe
 
 constexpr int64_t kMaxBlocks = 1024;
 
-/// What is the same for all elements of an update.
+/// What is the same for all elements of an update: computed once, on the host.
 struct AdamStep {
   float learning_rate;
   float beta1;
@@ -146,7 +146,8 @@ void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t ste
                  float* parameters, const float* gradients, float* first_moment,
                  float* second_moment, int64_t count) {
   if (count == 0) return;
-  // In double: in float, 1 - beta2^step has four digits in the first steps.
+  // In double, rounded once at the end: with beta^step rounded to float first, 1 - beta^step would
+  // lose digits.
   const AdamStep constants{
       .learning_rate = learning_rate,
       .beta1 = config.beta1,

@@ -9,7 +9,7 @@
 namespace lab02 {
 namespace {
 
-/// The part of all ranks' targets that lies on this one; 0 if there is none anywhere.
+/// This rank's part of the targets of all ranks; 0 if no rank has any.
 float share_of_targets(int64_t targets, lab::ProcessGroup& world) {
   const lab::Tensor total = lab::Tensor::from({static_cast<float>(targets)}, {1});
   world.all_reduce(total);

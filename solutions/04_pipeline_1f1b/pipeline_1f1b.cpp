@@ -9,8 +9,8 @@
 namespace lab04 {
 namespace {
 
-/// Layers of the last stage that make the slowest stage fastest. The others share what is left
-/// evenly, so the slowest of them has the rounded-up share.
+/// Layers of the last stage that make the slowest stage fastest. The other stages divide the rest
+/// evenly, so the slowest of them has the quotient, rounded up.
 int64_t layers_of_last(int64_t layers, int64_t stages, double head_cost) {
   if (stages == 1) return layers;
   int64_t best = 1;
@@ -36,7 +36,7 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) 
   int64_t first_layer = 0;
   for (int64_t s = 0; s < stages; ++s) {
     const bool is_last = s == stages - 1;
-    const int64_t sharing = stages - 1 - s;  // the rest: this stage and those before the last one
+    const int64_t sharing = stages - 1 - s;  // this stage and those after it, without the last
     const int64_t count = is_last ? last : (layers - last - first_layer) / sharing;
     spans.push_back({first_layer, first_layer + count, s == 0, is_last});
     first_layer += count;

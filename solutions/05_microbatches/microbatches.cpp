@@ -15,8 +15,8 @@ namespace {
 using lab::Action;
 using lab::ActionKind;
 
-/// `plan` with its messages: receives just before the passes that read them, sends just behind
-/// those that make them.
+/// `plan` with its messages: a receive just before the pass that reads it, a send just after the
+/// pass that makes it.
 lab::Schedule with_sends(const lab::Schedule& plan, bool posted) {
   lab::Schedule program{plan.microbatches, {}};
   const int last = plan.stage_count() - 1;
@@ -38,7 +38,7 @@ lab::Schedule with_sends(const lab::Schedule& plan, bool posted) {
   return program;
 }
 
-/// Tensors on their way between the stages, by microbatch, and the messages that carry them.
+/// Received tensors by microbatch, and the messages that carry them from stage to stage.
 class Mail {
  public:
   Mail(lab::ProcessGroup& pipeline, lab::Device device) : pipeline_(pipeline), device_(device) {}
@@ -52,7 +52,7 @@ class Mail {
     arrivals_.emplace(action.microbatch, std::move(arrival));
   }
 
-  /// What has been received for a microbatch; the first to ask for it gets it.
+  /// What has been received for a microbatch. Can be taken once.
   lab::Tensor take(int microbatch) {
     auto arrival = arrivals_.extract(microbatch);
     lab::require(!arrival.empty(), "microbatch {} is used before it is received", microbatch);
@@ -157,8 +157,8 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
   return loss_sum;
 }
 
-// Task 5: sends are posted, so nobody ever waits for a receiver; a stage waits only for data, and
-// the plan's passes do not wait for each other in a circle.
+// Task 5: sends are posted, so no stage waits for a receiver. It waits only for data, and the
+// passes of a valid schedule do not wait for each other in a circle.
 lab::Schedule with_messages(const lab::Schedule& plan) { return with_sends(plan, true); }
 
 // Task 6
@@ -167,7 +167,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& pipeline) {
   const auto wave = static_cast<size_t>(schedule.microbatches);
   lab::require(!microbatches.empty() && microbatches.size() % wave == 0,
-               "{} microbatches: not a multiple of the {} of the schedule", microbatches.size(),
+               "{} microbatches: the schedule takes waves of {}, at least one", microbatches.size(),
                wave);
   const lab::ActionList& actions = schedule.stages[static_cast<size_t>(pipeline.rank())];
   int64_t total_targets = 0;

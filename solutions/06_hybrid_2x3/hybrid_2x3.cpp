@@ -45,7 +45,7 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
                          Mesh& mesh) {
   const auto wave = static_cast<size_t>(schedule.microbatches);
   lab::require(!microbatches.empty() && microbatches.size() % wave == 0,
-               "{} microbatches: not a multiple of the {} of the schedule", microbatches.size(),
+               "{} microbatches: not one or more waves of the schedule's {}", microbatches.size(),
                wave);
   const lab::ActionList& actions = schedule.stages[static_cast<size_t>(mesh.place.stage)];
   const int64_t targets = total_targets(stage, microbatches, mesh);

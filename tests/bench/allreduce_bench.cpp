@@ -1,7 +1,7 @@
-// All-reduce through ProcessGroup, of tensors in host memory against Gloo by itself in the same
-// run, or of tensors in GPU memory over Gloo or NCCL: time, and bandwidths as nccl-tests define
-// them (algorithm bandwidth = bytes / time; bus bandwidth = 2 (n - 1) / n of it, which is what the
-// ring sends over each link, whatever the number of ranks n).
+// All-reduce through ProcessGroup, of tensors in host memory against Gloo alone in the same run, or
+// of tensors in GPU memory over Gloo or NCCL: time, and bandwidths as nccl-tests define them
+// (algorithm bandwidth = bytes / time; bus bandwidth = 2 (n - 1) / n of it, which is what the ring
+// sends over each link, whatever the number of ranks n).
 #include <fmt/format.h>
 #include <gloo/allreduce.h>
 #include <gloo/rendezvous/context.h>
@@ -86,7 +86,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// `raw`: null for tensors in GPU memory, which Gloo by itself does not know.
+/// `raw`: null for tensors in GPU memory, which Gloo alone does not support.
 void measure(ProcessGroup& world, RawGloo* raw, Device device, int64_t bytes, int repeats) {
   const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
   const Tensor tensor = Tensor::zeros({count}, device);

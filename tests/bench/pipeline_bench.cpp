@@ -92,8 +92,8 @@ std::vector<float> sum_over_ranks(std::vector<float> numbers, ProcessGroup& worl
   return {tensor.values().begin(), tensor.values().end()};
 }
 
-/// One turn of a schedule; on a stage of its own, since the memory for activations that it once
-/// took stays.
+/// One turn of a schedule, on a new stage, since a stage keeps the memory for activations once
+/// allocated.
 double time_turn(Contestant& contestant, const Options& options, const LlamaConfig& config,
                  const StageSpan& span, const std::vector<TokenBatch>& microbatches,
                  ProcessGroup& world) {

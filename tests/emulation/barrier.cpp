@@ -1,4 +1,4 @@
-// Barriers of a block: who waits, who is released, and why nobody is.
+// Barriers of a block: which threads wait, which are released, and why none is.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -39,8 +39,8 @@ struct Thread {
   size_t device_bytes_read = 0;
   size_t device_bytes_written = 0;
 
-  // For shadow.h: the thread and its count of warp barriers as a record has them, and of each lane
-  // of the warp, how many of its warp barriers are known to lie behind it.
+  // For shadow.h: the thread and its count of warp barriers as in a record, and for each lane of
+  // the warp, how many of its warp barriers it is known to have passed.
   uint32_t moment = 0;
   std::array<uint16_t, 32> seen{};
 
@@ -55,8 +55,8 @@ struct Thread {
   }
 };
 
-/// Runs the blocks of one launch, one after the other. One exists in the process: whoever runs a
-/// kernel holds the lock of the runtime.
+/// Runs the blocks of one launch, one after the other. There is one per process: running a kernel
+/// holds the lock of the runtime.
 class Block {
  public:
   static Block& instance();

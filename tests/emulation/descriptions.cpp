@@ -89,7 +89,7 @@ std::string describe_thread(Record record) {
 }
 
 std::string source_line(const void* instruction) {
-  // The return address lies behind the call.
+  // The return address is after the call.
   const FilePlace place = file_place(reinterpret_cast<uintptr_t>(instruction) - 1);
   const std::string command =
       fmt::format("addr2line -e '{}' {:#x} 2>/dev/null", place.file, place.address);

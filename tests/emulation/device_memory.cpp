@@ -16,7 +16,7 @@ size_t round_up(size_t bytes) {
   return (bytes + DeviceMemory::kGranule - 1) / DeviceMemory::kGranule * DeviceMemory::kGranule;
 }
 
-/// What it takes of the address range: at least a granule is left behind it.
+/// What it takes of the address range: at least a granule is left free after it.
 size_t footprint(size_t bytes) { return round_up(bytes) + DeviceMemory::kGranule; }
 
 }  // namespace
@@ -37,7 +37,7 @@ DeviceMemory::DeviceMemory()
 }
 
 DeviceMemory& DeviceMemory::instance() {
-  static DeviceMemory& memory = *new DeviceMemory;  // outlives whoever frees at the end
+  static DeviceMemory& memory = *new DeviceMemory;  // never destroyed: memory may be freed at exit
   return memory;
 }
 
@@ -66,7 +66,7 @@ bool DeviceMemory::release(uintptr_t begin) {
   const auto it = allocations_.find(begin);
   if (it == allocations_.end()) return false;
   mark(it->second, false);
-  // Its pages go back; whoever reads there all the same finds zeros.
+  // Its pages are returned; reads there find zeros.
   const uintptr_t first_page = (begin + 4095) & ~uintptr_t{4095};
   const uintptr_t last_page = (begin + it->second.bytes) & ~uintptr_t{4095};
   if (last_page > first_page) {

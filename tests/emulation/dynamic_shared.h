@@ -11,7 +11,7 @@ inline constexpr size_t kDynamicSharedCapacity = size_t{256} * 1024;
 /// The launch that runs asked for so many bytes.
 void start_dynamic_shared(size_t bytes);
 size_t dynamic_shared_bytes();
-/// Where the buffer lies; in front of it and behind it is a gap as long as itself.
+/// The buffer; before and after it is a gap as long as itself.
 uintptr_t dynamic_shared_begin();
 
 }  // namespace lab::emulation

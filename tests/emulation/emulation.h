@@ -29,7 +29,7 @@ void set_driver(Driver driver);
 void set_device_count(int count);
 /// Of each device, in bytes. At first 4 GiB.
 void set_total_memory(size_t bytes);
-/// What the devices say they are, at first 8.0; kernels run all the same.
+/// The compute capability that the devices report, initially 8.0; kernels run regardless of it.
 void set_compute_capability(int major, int minor);
 
 /// On this thread cudaDeviceGetPCIBusId names the bus of this device, whichever is asked for:

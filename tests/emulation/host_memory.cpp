@@ -7,7 +7,7 @@
 namespace lab::emulation {
 
 HostMemory& HostMemory::instance() {
-  static HostMemory& memory = *new HostMemory;  // outlives whoever frees at the end
+  static HostMemory& memory = *new HostMemory;  // never destroyed: memory may be freed at exit
   return memory;
 }
 

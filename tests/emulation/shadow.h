@@ -28,7 +28,7 @@ constexpr bool is_atomic(Record r) { return (r & 0x100U) != 0; }
 constexpr uint32_t bytes_of(Record r) { return static_cast<uint32_t>(r >> 4) & 15U; }
 constexpr uint32_t written_bytes(Record r) { return static_cast<uint32_t>(r) & 15U; }
 
-/// Two readers are kept, always of different threads: whoever writes is not both of them.
+/// Two readers are kept, always of different threads: the writer cannot be both of them.
 struct Cell {
   Record write;
   Record read;

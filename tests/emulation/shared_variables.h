@@ -11,7 +11,7 @@
 
 namespace lab::emulation {
 
-/// What lies in a word of a file's variables.
+/// What a word of a file's variables contains.
 enum class WordKind : uint8_t {
   kHost,     // not for kernels
   kShared,   // in a shared variable

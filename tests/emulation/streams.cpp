@@ -16,7 +16,7 @@ struct Streams {
 };
 
 Streams& streams() {
-  static Streams& result = *new Streams;  // outlives whoever frees at the end
+  static Streams& result = *new Streams;  // never destroyed: streams may be used at exit
   return result;
 }
 

@@ -51,7 +51,7 @@ struct NotReady {};
 void run_stream(CUstream_st* stream);
 void run_device(int device);
 
-/// Queues a mark behind all that is in the stream; queues a wait for one.
+/// Queues a mark after everything in the stream; queues a wait for one.
 std::shared_ptr<Mark> put_mark(CUstream_st* stream);
 void put_wait(CUstream_st* stream, std::shared_ptr<Mark> mark);
 /// Returns whether the mark was reached.

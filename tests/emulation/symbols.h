@@ -20,8 +20,8 @@ struct Variables {
   uintptr_t end;
 };
 
-/// What has a symbol table, at the addresses where it lies in memory; sorted. What was stripped, as
-/// system libraries are, is left out. Files that are loaded later are not seen.
+/// Everything with a symbol table, at its addresses in memory, sorted. Stripped files, such as
+/// system libraries, are left out. Files that are loaded later are not seen.
 struct Symbols {
   std::vector<Symbol> functions;
   std::vector<Symbol> variables;

@@ -96,7 +96,7 @@ def make_tokens(lengths, vocab_size, generator):
 
 
 def logits_of(model, tokens):
-    # Causal attention: no real token sees the padding behind it, so any token may stand in for it.
+    # Causal attention: no real token sees the padding after it, so any token may take its place.
     return model(tokens.clamp(min=0), use_cache=False).logits
 
 

@@ -26,7 +26,7 @@ struct Projections {
   }
 
   Inset queries;
-  Inset keys;  // where there are more keys than queries, in a matrix of their own
+  Inset keys;  // if there are more keys than queries, in a separate matrix
   Tensor q, k, v;
 };
 

@@ -39,7 +39,7 @@ struct AttentionResults {
 };
 
 AttentionResults attention_on_gpu(const AttentionInputs& in);
-/// Gradients are computed from y and logsumexp of `given`: its errors in them shall not count
+/// Gradients are computed from y and logsumexp of `given`, so that its errors in them do not count
 /// twice.
 AttentionResults attention_on_cpu(const AttentionInputs& in, const AttentionResults& given);
 

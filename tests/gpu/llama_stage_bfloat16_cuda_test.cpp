@@ -157,7 +157,7 @@ TEST_F(Bfloat16Stage, PrecisionMayChangeBetweenMicrobatches) {
   EXPECT_EQ(test::different_bits(rounded, gradients(model, 3)), 0U);
 }
 
-// A microbatch goes back as it came: in the memory and with the weights of its own precision.
+// The backward of a microbatch uses the memory and the weights of its forward's precision.
 TEST_F(Bfloat16Stage, PrecisionMayChangeWhileAMicrobatchIsInFlight) {
   LlamaStage model = whole(Device::kCuda);
   LlamaStage on_cpu = whole(Device::kCpu);

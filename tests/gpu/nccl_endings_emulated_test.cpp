@@ -1,5 +1,5 @@
-// How communicators end, in good order and otherwise, with a stand-in that makes whoever ends them
-// in the wrong way wait.
+// How communicators end, in an orderly way and otherwise, with a substitute that blocks if they are
+// ended in the wrong way.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ using emulation::nccl::live_communicators;
 using emulation::nccl::settings;
 using nccl::left_behind;
 
-/// What a rank could be hung up by for ever ends a test within this time.
+/// A rank that hangs forever fails a test within this time.
 constexpr auto kDeadline = 20s;
 
 template <typename Condition>

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using emulation::nccl::live_communicators;
 using emulation::nccl::settings;
 
-/// Each thread passes for a process with a GPU of its own, unless `share`.
+/// Each thread acts as a process with its own GPU, unless `share`.
 RankErrors run_threads(const RankOptions& options, const RankBody& body, bool share) {
   accelerator().synchronize();  // opened before several threads ask for it
   MemoryStore store;

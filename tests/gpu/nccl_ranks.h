@@ -15,7 +15,7 @@ namespace lab::test {
 /// What a rank of a test is given.
 struct GpuRank {
   ProcessGroup& world;  // CPU tensors over Gloo, GPU tensors over NCCL
-  Transport& gpus;      // NCCL by itself
+  Transport& gpus;      // NCCL alone
 };
 using RankBody = std::function<void(GpuRank&)>;
 
@@ -31,7 +31,7 @@ using RankErrors = std::vector<std::string>;
 /// The ranks of one test. GPUs belong to processes: each rank is then this program once more, which
 /// runs the same test and in it only what is given here.
 ///
-/// With LAB_NCCL_SHARE_GPU=1 ranks share the GPUs there are, each with an NCCL_HOSTID of its own.
+/// With LAB_NCCL_SHARE_GPU=1 ranks share the available GPUs, each with its own NCCL_HOSTID.
 RankErrors run_ranks(const RankOptions& options, const RankBody& body);
 
 /// Why so many ranks cannot be run here, or "".

@@ -43,7 +43,7 @@ inline std::vector<OpCase> all_op_cases() {
   return all;
 }
 
-/// A matrix inside a wider one: `left` columns before it and `right` behind.
+/// A matrix inside a wider one: `left` columns before it and `right` after it.
 struct Inset {
   Inset(Device device, int64_t rows, int64_t columns, int64_t left, int64_t right, uint64_t seed)
       : all(random_tensor({rows, left + columns + right}, seed).to(device)),
@@ -53,8 +53,8 @@ struct Inset {
   Tensor inner;
 };
 
-/// How a matrix lies in memory: by itself, with gaps between rows that start at multiples of 16
-/// bytes, or with gaps and rows that start anywhere.
+/// How a matrix is stored: contiguous, with gaps between rows that start at multiples of 16 bytes,
+/// or with gaps and rows that start anywhere.
 struct Placement {
   std::string name;
   int64_t left;

@@ -11,8 +11,8 @@ namespace lab::grading {
 
 using Numbers = std::vector<double>;
 
-/// A hypothesis about a mistake: the numbers that a program with it gives, and what to tell whoever
-/// gets just these.
+/// A hypothesis about a mistake: the numbers that a program with it returns, and the message for
+/// exactly these.
 struct Mistake {
   std::vector<double> values;
   std::string message;

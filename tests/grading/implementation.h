@@ -9,8 +9,8 @@
 //   }
 //
 // The shared object's calls of the contract's functions come here as well, even those within its
-// own file: so a task that builds on another can be given a correct one, and tests see who calls
-// what.
+// own file: so a task that builds on another can be given a correct one, and tests see which code
+// calls what.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@
 
 namespace lab::grading {
 
-/// Loads `file`, `copies` times: simulated ranks are threads of one process, and each needs
-/// static variables of its own. Throws Error if it cannot be loaded.
+/// Loads `file`, `copies` times: simulated ranks are threads of one process, and each needs its own
+/// static variables. Throws Error if it cannot be loaded.
 void load_implementation(const std::filesystem::path& file, int copies);
 
 /// Which copy the functions of this thread come from; 0 unless set.

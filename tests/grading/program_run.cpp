@@ -118,15 +118,15 @@ void expect_program(const std::vector<std::string>& options) {
   const std::string how = fmt::format("\n(the program with {})", fmt::join(options, " "));
   if (!run.succeeded)
     stop(
-        "every task is right by itself, but the program made of them fails:\n" +
+        "every task is right on its own, but the program made of them fails:\n" +
         quoted(run.output.substr(run.output.size() > 2000 ? run.output.size() - 2000 : 0), "  | ") +
         how);
   for (size_t i = 0; i < right.losses.size(); ++i)
     if (i >= run.losses.size() ||
         !(std::abs(run.losses[i] - right.losses[i]) <= kTolerance * right.losses[i]))
       stop(fmt::format(
-          "every task is right by itself, but the program made of them learns something "
-          "else: loss {} is {}, it should be {:.6f}{}",
+          "every task is right on its own, but the program made of them learns something else: "
+          "loss {} is {}, it should be {:.6f}{}",
           i + 1, i < run.losses.size() ? fmt::format("{:.6f}", run.losses[i]) : "missing",
           right.losses[i], how));
 }

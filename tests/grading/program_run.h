@@ -7,8 +7,8 @@
 
 namespace lab::grading {
 
-/// The suite of these tests is "TaskProgram". It has no points of its own: if it fails although all
-/// tasks have passed, the last task, which calls the others, loses its points.
+/// The suite of these tests is "TaskProgram". It has no points: if it fails although all tasks have
+/// passed, the last task, which calls the others, loses its points.
 inline constexpr const char* kProgramTask = "Program";
 
 /// Whether this lab has a program (labNN_rehearsal) to be tested.

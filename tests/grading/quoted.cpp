@@ -7,7 +7,7 @@
 namespace lab::grading {
 namespace {
 
-/// With U+FFFD for every byte that is no UTF-8.
+/// With U+FFFD for every byte that is not valid UTF-8.
 std::string as_utf8(std::string_view text) {
   std::string result;
   for (size_t bad = find_invalid_utf8(text); bad < text.size(); bad = find_invalid_utf8(text)) {

@@ -63,7 +63,7 @@ std::map<std::string, std::string> environment_of(const Scene& scene, int rank) 
       {"OMP_NUM_THREADS", std::to_string(threads_per_rank(scene.job))},
       // Threads that wait in a loop instead of sleeping make a loaded machine 15 times slower.
       {"OMP_WAIT_POLICY", "PASSIVE"},
-      {"GOMP_SPINCOUNT", "0"},  // whoever set it for programs: it would overrule the policy
+      {"GOMP_SPINCOUNT", "0"},  // it might be set for other programs, and would overrule the policy
       {kSimpleProductsVariable, kSimpleProducts}};
   if (scene.server)
     environment.insert({{"MASTER_ADDR", "127.0.0.1"},
@@ -157,7 +157,7 @@ void keep_results(const fs::path& file, RankResult& result) {
     }
 }
 
-/// Fills in what became of a rank that had a process of its own.
+/// Fills in what became of a rank that had its own process.
 void tell_rank(Scene& scene, RankResult& result) {
   ChildProcess& child = *scene.children[static_cast<size_t>(result.rank)];
   result.output = child.output();
@@ -165,7 +165,7 @@ void tell_rank(Scene& scene, RankResult& result) {
   if (result.outcome == Outcome::kDeadline)
     tell_deadline(scene.job.deadline_s, result);
   else if (result.outcome == Outcome::kEnded)
-    result.message = fmt::format("rank {} was ended, since another rank had failed", result.rank);
+    result.message = fmt::format("rank {} was ended because another rank had failed", result.rank);
   const fs::path file = rank_result_file(scene.folder.path(), result.rank);
   if (result.outcome == Outcome::kReturned) describe_end(child, file, result);
   if (result.result.empty()) keep_results(file, result);

@@ -22,7 +22,7 @@ enum class Network {
 struct RankJob {
   std::filesystem::path program;
   std::filesystem::path implementation = {};  // that it loads, unless it is linked with one
-  std::string scenario;                       // what the rank program shall do, see rank_main.h
+  std::string scenario;                       // what the rank program must do, see rank_main.h
   std::vector<Parcel> inputs;                 // one per rank
   double deadline_s = 10;  // in which it is done unless something is wrong; then every rank that
                            // still runs is ended
@@ -49,8 +49,8 @@ std::vector<RankResult> run_ranks_patiently(const RankJob& job);
 inline constexpr double kPatience = 4;
 
 /// Makes oneDNN multiply with its simplest kernels. Its fastest ones are made when a process first
-/// multiplies, which takes 45 ms with AVX-512: more than all products of a test. Besides, products
-/// then have the same bits on every x86 machine.
+/// multiplies, which takes 45 ms with AVX-512: more than all products of a test. Products also have
+/// the same bits on every x86 machine then.
 inline constexpr const char* kSimpleProductsVariable = "ONEDNN_MAX_CPU_ISA";
 inline constexpr const char* kSimpleProducts = "SSE41";
 

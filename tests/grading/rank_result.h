@@ -14,7 +14,7 @@ enum class Outcome {
   kReturned,        // `result` is there
   kNotImplemented,  // met a TODO
   kError,           // stopped with an exception
-  kExit,            // ended by itself without a result
+  kExit,            // ended on its own without a result
   kCrash,           // ended by a signal
   kBrokenOff,       // stopped with an error because a message broke off
   kDiagnosed,       // waited for what can never come; `message` explains
@@ -37,7 +37,7 @@ struct RankResult {
 /// equals the first in time. Null if all returned.
 const RankResult* first_failure(const std::vector<RankResult>& results);
 
-/// Fills in `result`, whose rank is known, from a process that has ended by itself and the file
+/// Fills in `result`, whose rank is known, from a process that has ended on its own and the file
 /// that it should have written. What comes from the program's own code is quoted. Throws Error if
 /// the rank could not do its part of the harness's work.
 void describe_end(const ChildProcess& child, const std::filesystem::path& file, RankResult& result);

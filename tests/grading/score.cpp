@@ -94,7 +94,7 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
     table += fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title, reached,
                          task.points, state(result));
   }
-  if (!failures.empty()) score.report = "what to mend:\n" + failures + "\n";
+  if (!failures.empty()) score.report = "what to fix:\n" + failures + "\n";
   score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);
   if (next != nullptr) score.report += fmt::format("next: {}\n", points.place(*next));
   score.report +=

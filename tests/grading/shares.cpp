@@ -1,4 +1,4 @@
-// What is wrong with the shares of an epoch.
+// What is wrong with the shards of an epoch.
 #include "tests/grading/shares.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ std::string foreign_sequence(const Epoch& e) {
   return "";
 }
 
-/// Whether every share is all of the order, but for some sequences at its beginning.
+/// Whether each shard is the whole order except for some sequences at its beginning.
 bool skips_and_reads_the_rest(const Epoch& e) {
   for (const Sequences& share : e.shares) {
     const auto begin = share.empty() ? e.order.end() : std::ranges::find(e.order, share.front());
@@ -67,9 +67,9 @@ std::string overlap(const Epoch& e) {
   if (skips_and_reads_the_rest(e))
     return fmt::format(
         "every {} skips some sequences and reads all others: a constant skip is no partition, the "
-        "shares overlap ({})",
+        "shards overlap ({})",
         e.reader, first);
-  return fmt::format("the shares are not disjoint: {}; in all {} are read again", first, twice);
+  return fmt::format("the shards are not disjoint: {}; in all {} are read again", first, twice);
 }
 
 std::string unequal_lengths(const Epoch& e) {
@@ -78,7 +78,7 @@ std::string unequal_lengths(const Epoch& e) {
   const auto longest = most - e.shares.begin();
   if (least->size() != most->size())
     return fmt::format(
-        "the shares are not equally long: {0} {1} has {2} sequences, {0} {3} has {4}; after {4} "
+        "the shards are not equally long: {0} {1} has {2} sequences, {0} {3} has {4}; after {4} "
         "steps of one sequence {0} {1} would begin another one, and wait for {0} {3} forever",
         e.reader, longest, most->size(), shortest, least->size());
   if (least->size() != e.per_reader())

@@ -1,4 +1,4 @@
-// Judging how an epoch is shared out among readers: ranks, or pipelines.
+// Judging how an epoch is divided into shards among readers: ranks, or pipelines.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@ namespace lab::grading {
 
 using Sequences = std::vector<int64_t>;
 
-/// Why `shares`, one for each reader, are no fair shares of an epoch's `order`; empty if they are:
-/// disjoint, equally long, and complete but for the last order.size() % shares.size() sequences.
+/// What is wrong with `shares`, the shards of an epoch's `order`, one for each reader; empty if
+/// they are disjoint, equally long, and complete except for the last order.size() % shares.size()
+/// sequences.
 /// `reader`: "rank".
 std::string unfair_shares(const Sequences& order, const std::vector<Sequences>& shares,
                           const std::string& reader);

@@ -164,7 +164,7 @@ double sum_of_stage_norms(const Step& s, const Numbers& whole) {
   return sum;
 }
 
-/// Each tensor clipped by itself.
+/// Each tensor clipped separately.
 Numbers clipped_tensors(const Step& s, const Numbers& whole) {
   const auto tensor = [&s](size_t i) {
     const std::string name = s.oracle.name(i);
@@ -215,7 +215,7 @@ void add_clipping_mistakes(const Step& s, const Numbers& whole, std::vector<Mist
                  [root = std::sqrt(static_cast<double>(s.training.stages()))](const Numbers& part) {
                    return root * norm(part);
                  }),
-      "each stage is clipped by itself, to max_gradient_norm divided by the root of the number of "
+      "each stage is clipped separately, to max_gradient_norm divided by the root of the number of "
       "stages: it is the norm of the whole model's gradients that counts");
   const double sum_of_norms = sum_of_stage_norms(s, whole);
   add(clipped_by(s, whole, [&](const Numbers&) { return sum_of_norms; }),
@@ -257,7 +257,7 @@ void add_clipping_mistakes(const Step& s, const Numbers& whole, std::vector<Mist
   }
   add(s.part(clipped_first),
       "clipped before they were averaged: it is the norm of the average that counts, and each rank "
-      "has cut off another part of its own");
+      "has cut off a different part of its own");
 }
 
 /// Hypotheses about a step that should be this rank's own: something of the other ranks is in it.
@@ -354,8 +354,8 @@ void expect_one_update(const Step& s, size_t rank) {
   const double updates = s.result.number(s.entry("updates"));
   if (updates == 0)
     stop(
-        fmt::format("{}the weights are not updated: optimizer.step was never called. Every "
-                    "rank makes one update in every step, also without a target of its own",
+        fmt::format("{}the weights are not updated: optimizer.step was never called. Every rank "
+                    "makes one update in every step, even without any target",
                     s.who(rank)));
   if (updates > 1)
     stop(
@@ -405,7 +405,7 @@ void add_kept_losses(const Step& s, double right,
   add(sum / steps, "a running mean over the steps: return that of this step");
 }
 
-/// The sum over this rank's targets, with the weights of an entry of its own.
+/// The sum over this rank's targets, with the weights of a separate entry.
 double loss_with(const Step& s, const char* weights_entry) {
   const std::vector<Numbers> weights(static_cast<size_t>(s.training.replicas),
                                      to_doubles(s.result.tensor(s.entry(weights_entry))));
@@ -445,7 +445,7 @@ Expected expected_loss(const Step& s) {
             add_of(s.all, of_all,
                    s.contract.loss == StepContract::Loss::kOwnMean
                        ? "the mean over all ranks; return this rank's own, as the contract says"
-                       : "that of all pipelines: return the part of this rank's own");
+                       : "that of all pipelines: return this rank's part");
             add_of(s.own, of_own,
                    "the mean over this rank's own targets: divide by the targets of all ranks");
             add_of(s.own, of_all,
@@ -558,8 +558,8 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       if (ranks[rank].number(fmt::format("in_flight.{}", step)) > 0)
         stop(
-            fmt::format("{}the stage still holds activations after the step: every forward "
-                        "pass needs its backward pass, also of a microbatch without targets",
+            fmt::format("{}the stage still holds activations after the step: every forward pass "
+                        "needs its backward pass, even for a microbatch without targets",
                         steps[rank].who(rank)));
     if (contract.gradient == StepContract::Gradient::kOfAllReplicas)
       expect_same_replicas(training, ranks, step);

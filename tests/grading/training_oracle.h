@@ -2,8 +2,8 @@
 //
 // A step of any lab is a sum over microbatches of weight * gradient, clipped, and handed to the
 // optimizer. The oracle computes each microbatch's gradient in one process, at the weights that the
-// judged ranks really had when the step began; so every step is judged by itself, and errors do not
-// grow. A hypothesis is another weight, another clipping, or something left over.
+// judged ranks really had when the step began; so every step is judged separately, and errors do
+// not grow. A hypothesis is another weight, another clipping, or something left over.
 #pragma once
 
 #include <functional>

@@ -28,9 +28,9 @@ struct StepArguments {
 /// for step S "loss.S"; "totals.S", the `total_targets` of every call of recorded_loss; "events.S";
 /// "updates.S"; of the first update "gradients.S" (packed) and "rate.S"; the weights right after
 /// the last update, "updated.S", and at the end of the step, "weights.S"; on a network also the
-/// part "traffic.S" with the operations of this step. Besides "start", the initial weights, and
-/// "in_flight.S", the bytes of activations that are left, and "optimizer_steps.S", what the
-/// optimizer says that it has made.
+/// part "traffic.S" with the operations of this step. Also "start", the initial weights;
+/// "in_flight.S", the bytes of activations that are left; and "optimizer_steps.S", the optimizer's
+/// count of updates.
 Parcel record_steps(const Parcel& input, ProcessGroup* world,
                     const std::function<double(const StepArguments&)>& take_step);
 

@@ -83,8 +83,8 @@ JobOptions buffered_messages(std::set<std::string> given = {});
 using JudgeCall = std::function<void(size_t call, const std::vector<Parcel>& ranks)>;
 
 /// Runs the calls one after the other in the same processes and judges each. So nothing that a
-/// function keeps from one call to the next goes unnoticed: a call that is wrong here and right in
-/// processes of its own is told as such.
+/// function keeps from one call to the next goes unnoticed: the message says so if a call is wrong
+/// here and right in a fresh process.
 void judge_calls(const std::vector<Call>& calls, const JobOptions& options, const JudgeCall& judge);
 
 /// What the ranks return from one call; ends the test as failed if one does not.

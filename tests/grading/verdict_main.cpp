@@ -81,7 +81,7 @@ fs::path build_folder_of_results() {
                      fs::path(settings().implementation).stem().string());
 }
 
-/// Results with other scenarios than usual have a folder of their own.
+/// Results with other scenarios than usual have a separate folder.
 fs::path result_folder() {
   const fs::path folder = build_folder_of_results();
   return scenario_seed() == 1 ? folder : folder / fmt::format("seed{}", scenario_seed());
@@ -235,7 +235,7 @@ std::string judge_mutant(const std::string& name) {
   fail("there is no mutant '{}'", name);
 }
 
-/// Judges all mutants of a task ("none": the correct solutions), each in a process of its own.
+/// Judges all mutants of a task ("none": the correct solutions), each in a separate process.
 int judge_mutants(const std::string& task) {
   int failed = 0;
   int judged = 0;

@@ -152,9 +152,8 @@ std::string with_returned_ranks(const std::string& diagnosis) {
   }
   if (returned.empty() || waiting.empty()) return diagnosis;
   return fmt::format(
-      "rank {} has returned, but {}: every rank takes part in every message of a call, also when "
-      "it "
-      "has nothing of its own to give\n{}",
+      "rank {} has returned, but {}: every rank takes part in every message of a call, even if it "
+      "has nothing to contribute\n{}",
       fmt::join(returned, " and "), waiting, diagnosis);
 }
 
@@ -386,9 +385,9 @@ void judge_calls(const std::vector<Call>& calls, const JobOptions& options,
       const std::string alone = wrong_call(run_sequence({calls[k]}, options), 0, k, judge, options);
       message = !alone.empty()
                     ? alone
-                    : "right in processes of its own, wrong after other calls: something is kept "
-                      "from an earlier call. Results depend on the arguments alone; look for "
-                      "static variables, caches, and what is done the first time only\n" +
+                    : "right in a fresh process, wrong after other calls: something is kept from "
+                      "an earlier call. Results depend on the arguments alone; look for static "
+                      "variables, caches, and work done only the first time\n" +
                           message;
     }
     stop(message + which_call(calls, k));

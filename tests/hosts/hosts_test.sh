@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The program of lab 06 on several hosts. They are network namespaces on one machine, joined by a bridge as
-# by a switch; each has an address, a host name and process numbers of its own. They share all files but
+# by a switch; each has its own address, host name and process numbers. They share all files but
 # those in the folder `unshared`.
 #
 # Two and three hosts train to the same bits as one; a cable that is pulled, a rank that is killed, hosts
@@ -16,7 +16,7 @@ skip() {
   exit 77
 }
 
-# All of it happens in namespaces of its own, that vanish with the first process in them.
+# All of it happens in separate namespaces, which vanish with the first process in them.
 if [[ -z ${HOSTS_TEST_FOLDER:-} ]]; then
   for tool in ip nsenter unshare; do
     type "$tool" >/dev/null 2>&1 || skip "no command '$tool' (Debian: iproute2, util-linux)"
@@ -118,7 +118,7 @@ succeed() {
   [[ ${codes[*]} =~ ^(0 ?)+$ ]] || fail "$1: exit codes ${codes[*]}"$'\n'"$(logs "$1")"
 }
 
-# fails OUT SECONDS: every host fails by itself, in time, and leaves nothing.
+# fails OUT SECONDS: every host fails without help, in time, and leaves nothing.
 fails() {
   local begin=$SECONDS code
   wait_for_launchers

@@ -15,7 +15,7 @@ DIR gets NNN.cpp (or NNN.cu), one per mutation, and mutations.json with a list o
 An id counts the changes of one kind within one function: edits elsewhere do not change it.
 
 Without compile flags: -std=c++20 -I<repository>. CUDA is parsed as C++ with the emulation's
-headers. -fopenmp is left out: libclang does not show the loop behind a `#pragma omp simd`.
+headers. -fopenmp is left out: libclang does not show the loop after a `#pragma omp simd`.
 Needs the Debian packages python3-clang-14, libclang-14 and libclang-common-14-dev.
 """
 from __future__ import annotations
@@ -68,7 +68,7 @@ JUMPS = {K.RETURN_STMT, K.BREAK_STMT, K.CONTINUE_STMT, K.NULL_STMT}
 VARIABLES = {K.VAR_DECL, K.PARM_DECL}
 INTEGERS = set(range(T.CHAR_U.value, T.INT128.value + 1))  # bool has the number before these
 NUMBERS = INTEGERS | {T.BOOL.value, T.FLOAT.value, T.DOUBLE.value, T.LONGDOUBLE.value}
-MOST = 2  # other variables or fields that are put in the place of one
+MOST = 2  # other variables or fields that replace one
 
 
 def fail(message: str) -> NoReturn:
@@ -556,7 +556,7 @@ class Mutator:
     # --- Statements ---
 
     def statement(self, node: Cursor, alone: bool = False, removable: bool = True) -> None:
-        """`alone`: without braces behind an if or a for."""
+        """`alone`: without braces after an if or a for."""
         core = self.peel(node)
         if core.kind not in (K.CALL_EXPR, K.BINARY_OPERATOR, K.COMPOUND_ASSIGNMENT_OPERATOR):
             return

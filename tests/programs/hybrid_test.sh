@@ -49,8 +49,8 @@ run 06 other --resume --dp 3 --pp 1 --log-every 1 --steps 5
 run 06 other --resume --ranks 1 --log-every 1 --steps 6
 near whole other
 
-# What is not said stays as it was: stages, how often the loss is told. Another number of stages has
-# stages of its own.
+# What is not given stays as it was: the split, how often the loss is logged. Another number of stages
+# has another split.
 lab06=$programs/lab06_solution
 run 06 uneven --dp 1 --pp 3 --split 4,1,1 --log-every 2 --steps 2
 "$lab06" --resume --out uneven --steps 6 --cache cache >uneven.log 2>&1 || fail "$(cat uneven.log)"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A run that is killed at any moment (a rank, the launcher, or all at once, as in a power cut) leaves no
-# process behind, and goes on from its last complete checkpoint with the losses and the weights of a run
-# that nobody disturbed, to the last bit.
+# process behind, and resumes from its last complete checkpoint with the losses and the weights of an
+# undisturbed run, to the last bit.
 #
 # Usage: kill_test.sh FOLDER_OF_PROGRAMS [KILLS [SEED]]
 set -euo pipefail
@@ -82,7 +82,7 @@ while ((killed < kills)); do
   while true; do
     resume=()
     had=$(newest "$out")
-    if [[ $had == "checkpoint-0000$steps" ]]; then break; fi # it was killed behind its last step
+    if [[ $had == "checkpoint-0000$steps" ]]; then break; fi # it was killed after its last step
     if [[ -n $had ]]; then resume=(--resume); else rm -rf "$out"; fi
     "$program" "${options[@]}" --out "$out" "${resume[@]}" >"$folder/log" 2>&1 &
     launcher=$!
@@ -103,12 +103,12 @@ while ((killed < kills)); do
     killed_here=$((killed_here + 1))
     wait_until_gone "$out" "$victim"
     [[ ! $(newest "$out") < $had ]] || fail "$victim was killed, and checkpoint $had is gone"
-    ((status != 0)) || break # it had come to its end before
+    ((status != 0)) || break # it had finished before
   done
   same "$folder/undisturbed" "$out"
 done
 
-# The launcher can do that by itself.
+# The launcher can do that automatically.
 out=$folder/by-itself
 "$program" "${options[@]}" --out "$out" --max-restarts 3 >"$folder/log" 2>&1 &
 launcher=$!

@@ -175,7 +175,7 @@ TEST_F(CheckpointPartsTest, ARankThatDiesLeavesNothingThatCounts) {
                      const Trained trained(world.rank(), 3);
                      save_checkpoint_parts(run_, RankOfModel::in_pipeline(world), state_after(2),
                                            three_layers(), trained.groups(), {});
-                     world.barrier();  // who dies here, dies after the checkpoint is there
+                     world.barrier();  // a rank that dies here dies after the checkpoint is there
                    });
       EXPECT_FALSE(report.succeeded()) << operation;
       const std::vector<std::string> left = files_in(run_);
@@ -194,7 +194,7 @@ TEST_F(CheckpointPartsTest, ARankThatDiesLeavesNothingThatCounts) {
 TEST_F(CheckpointPartsTest, RanksThatAreNoMeshAreRefused) {
   const auto report = simulate({.ranks = 4}, [&](ProcessGroup& world) {
     EXPECT_TRUE(contains(error_of([&] { RankOfModel::in_mesh(world, 3); }),
-                         "4 ranks are no pipelines of 3 stages"));
+                         "4 ranks do not make pipelines of 3 stages"));
     const RankOfModel rank = RankOfModel::in_mesh(world, 2);
     EXPECT_EQ(rank.stage, world.rank() % 2);
     EXPECT_EQ(rank.replica, world.rank() / 2);

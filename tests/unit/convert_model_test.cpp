@@ -311,7 +311,7 @@ TEST_F(CorruptBinTest, EveryLengthButTheRightOneIsRefused) {
     for (const size_t length : {size_t{0}, size_t{3}, size_t{4}, size_t{27}, size_t{28}, size_t{35},
                                 size_t{255}, size_t{256}, whole.size() - 4, whole.size() - 1})
       EXPECT_TRUE(contains(error_of_bytes(whole.substr(0, length)), "cut short")) << length;
-    EXPECT_TRUE(contains(error_of_bytes(whole + "x"), "has 1 bytes behind its last weight"));
+    EXPECT_TRUE(contains(error_of_bytes(whole + "x"), "has 1 bytes after its last weight"));
     EXPECT_NE(error_of_bytes(whole + whole), "");
   }
 }
@@ -328,7 +328,7 @@ TEST_F(CorruptBinTest, OtherFormatsAreRefused) {
   bytes[36] = 3;
   EXPECT_TRUE(contains(error_of_bytes(bytes), "tied is 3, not 0 or 1"));
   bytes[36] = 1;  // the weights of the head are left over
-  EXPECT_TRUE(contains(error_of_bytes(bytes), "behind its last weight"));
+  EXPECT_TRUE(contains(error_of_bytes(bytes), "after its last weight"));
   EXPECT_TRUE(contains(error_of_bytes(std::string(10'000, 'x')), "not a model of llama2.c"));
   EXPECT_TRUE(contains(error_of_bytes("{\"model_type\": \"llama\", \"hidden_size\": 288}"),
                        "not a model of llama2.c"));

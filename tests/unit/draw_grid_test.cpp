@@ -31,7 +31,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// As if measured: seconds, with an all-reduce and an optimizer behind.
+// As if measured: in seconds, followed by an all-reduce and an update.
 Timeline measured(int stages, int microbatches) {
   Timeline timeline =
       simulate(with_messages_beside(one_f_one_b_plan(stages, microbatches), true), {{1, 2, 0.3}});
@@ -107,7 +107,7 @@ TEST(DrawGrid, WaitsAndOtherSpans) {
             "  88 %    0\n"
             "        0              5\n"
             "F forward   L loss   O optimizer   > waits to send\n"
-            "< waits to receive   = all-reduce   . idle\n"
+            "< waits to receive   = collective   . idle\n"
             "makespan 8; idle 75.0 % of all ranks' time\n"
             "peak: most microbatches in flight\n");
 }

@@ -87,7 +87,7 @@ TEST(DrawTrace, NamesSayWhatIsDone) {
   std::vector<std::string> names;
   for (const json& event : events_of(timeline, "X")) names.push_back(event.at("name"));
   EXPECT_EQ(names, (std::vector<std::string>{"wait for F3", "F3", "loss 3", "B3", "wait to send B3",
-                                             "wait for B4", "all-reduce", "optimizer", "send F3"}));
+                                             "wait for B4", "collective", "optimizer", "send F3"}));
   const json message = events_of(timeline, "X").back();
   EXPECT_EQ(message.at("args"), (json{{"microbatch", 3}, {"peer", 2}, {"bytes", 4096}}));
   EXPECT_EQ(message.at("ts"), 2e6);  // microseconds

@@ -165,7 +165,7 @@ TEST_F(FilesTest, AKilledProcessLeavesTheTargetAsItWas) {
 TEST_F(FilesTest, AFailedWriteThrowsAndLeavesTheTargetAsItWas) {
   const fs::path target = folder_ / "file";
   write_file(target, "old");
-  // A limit on the size of files stands in for a full disk.
+  // A limit on the size of files replaces a full disk.
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   const auto handler = signal(SIGXFSZ, SIG_IGN);

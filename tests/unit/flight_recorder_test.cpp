@@ -1,4 +1,4 @@
-// FlightRecorder: what is taken down, by whom it can be read, and what it survives.
+// FlightRecorder: what it records, which processes can read it, and what it survives.
 #include "common/comm/diagnosis/flight_recorder.h"
 
 #include <gtest/gtest.h>

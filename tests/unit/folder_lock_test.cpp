@@ -1,4 +1,4 @@
-// FolderLock: the second one is refused, and nothing is left behind.
+// FolderLock: the second one is refused, and nothing is left over.
 #include "common/io/folder_lock.h"
 
 #include <gtest/gtest.h>

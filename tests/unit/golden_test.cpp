@@ -40,7 +40,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
-/// Row `b` as a batch of its own, without its padding.
+/// Row `b` as a separate batch, without its padding.
 TokenBatch single_row(const TokenBatch& batch, int64_t b) {
   TokenBatch single{1, 0, {}};
   for (int32_t token : batch.row(b))

@@ -150,7 +150,7 @@ TEST(TaskReport, UnwrittenTaskIsOneLine) {
   TaskResult result{.task = "1", .tests = 2, .failures = {{"x", todo}, {"y", todo}}};
   EXPECT_TRUE(task_report(points(), result).starts_with(todo + "\n"));
   EXPECT_TRUE(contains(score(points(), {{"1", result}, {"2", passed("2")}}).report,
-                       "what to mend:\n  " + todo + "\n"));
+                       "what to fix:\n  " + todo + "\n"));
   result.failures[1].message = "rank 0 crashed";
   EXPECT_TRUE(contains(task_report(points(), result), "task 1 · y\n  rank 0 crashed\n"));
 }

@@ -103,7 +103,7 @@ Parcel todo_on_rank_2(const Parcel&) {
   throw std::runtime_error("connection lost");
 }
 
-/// Leaves a process behind that holds a lock on the file "lock" names, for as long as it lives.
+/// Leaves a process behind that holds a lock on the file named by "lock" as long as it lives.
 Parcel leave_grandchild(const Parcel& input) {
   const int lock = open(input.text("lock").c_str(), O_RDWR | O_CREAT, 0600);
   flock(lock, LOCK_EX);
@@ -167,7 +167,7 @@ Parcel stop_before_barrier(const Parcel&, lab::ProcessGroup& world) {
   return {};
 }
 
-/// The word behind `option` on the command line.
+/// The word after `option` on the command line.
 std::string argument(int argc, char** argv, const std::string& option) {
   for (int i = 1; i + 1 < argc; ++i)
     if (argv[i] == option) return argv[i + 1];

@@ -1,4 +1,4 @@
-// HeldProcess: a process that stands still as at a breakpoint of a debugger.
+// HeldProcess: a process that is paused as at a breakpoint of a debugger.
 #pragma once
 
 #include <sys/ptrace.h>

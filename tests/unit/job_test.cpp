@@ -29,7 +29,7 @@ using Arguments = std::vector<std::string>;
 
 class JobByHand : public testing::Test {
  protected:
-  /// One rank, in a process of its own.
+  /// One rank, in a separate process.
   ProgramRun& start(const std::string& scenario, int rank, int world_size, const Arguments& where,
                     int who = 1) {
     Arguments command{LAUNCH_CHILD,   scenario,
@@ -195,7 +195,7 @@ TEST_F(JobByHand, RankKilledAtTheRendezvous) {
   victim.send_signal(SIGKILL);
   EXPECT_EQ(codes(), (Codes{1, 128 + SIGKILL}));
   EXPECT_EQ(count_of(output(0), "error: rank 1 (process "), 1) << all_;
-  EXPECT_TRUE(ranks_[0]->contains(") has ended before all ranks had come\n")) << all_;
+  EXPECT_TRUE(ranks_[0]->contains(") has ended before all ranks had arrived\n")) << all_;
 }
 
 TEST_F(JobByHand, AnotherWorldSizeThanRankZeros) {
@@ -266,7 +266,7 @@ TEST_F(JobByHand, RankZeroStopped) {
   EXPECT_NE(codes()[0], 0) << all_;
 }
 
-/// The job waits for a rank that stands at a breakpoint for longer than for a silent one.
+/// The job waits longer for a rank that is at a breakpoint than for a silent one.
 class JobInADebugger : public JobByHand {
  protected:
   void expect_patience(size_t held) {

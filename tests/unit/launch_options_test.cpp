@@ -1,4 +1,4 @@
-// Who starts ranks: --ranks, --nnodes, and the ranges of all options about ranks.
+// Which process starts ranks: --ranks, --nnodes, and the ranges of all options about ranks.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>

@@ -58,7 +58,7 @@ TEST_F(Launcher, OthersWaitAsLongAsTheFirstRankGoesOn) {
   EXPECT_EQ(count_of(output_, "[0] worked\n"), 1) << output_;
   EXPECT_EQ(count_of(output_, "waited\n"), 2) << output_;
   EXPECT_NE(run("work_for_long", 3, /*who=*/1), 0) << output_;
-  EXPECT_TRUE(said("the work of rank 0 does not go on: nothing was heard of it for 1 s"))
+  EXPECT_TRUE(said("the work of rank 0 makes no progress: nothing was heard of it for 1 s"))
       << output_;
 }
 
@@ -197,7 +197,7 @@ TEST_F(Launcher, SecondCtrlCKills) {
   place_.expect_nothing_left();
 }
 
-/// Two launchers on this machine, as if each were on a host of its own.
+/// Two launchers on this machine, as if each were on its own host.
 class SeveralHosts : public Launcher {
  protected:
   void start_hosts(const std::string& scenario, int ranks, int who = 1) {
@@ -272,7 +272,7 @@ TEST_F(SeveralHosts, AllEndWithTheRankThatIsKilled) {
 TEST_F(SeveralHosts, AllEndWithARankThatNeverComes) {
   start_hosts("kill_before_rendezvous", 4, 2);
   EXPECT_EQ(codes(), (Codes{1, 128 + SIGKILL}));
-  EXPECT_TRUE(hosts_[0]->contains("[0] error: rank 2 has ended before all ranks had come\n"))
+  EXPECT_TRUE(hosts_[0]->contains("[0] error: rank 2 has ended before all ranks had arrived\n"))
       << output(0);
   EXPECT_TRUE(hosts_[1]->contains("\nerror: rank 2 was killed (signal 9: SIGKILL)\n")) << output(1);
 }
@@ -348,7 +348,7 @@ TEST_F(Launcher, CommandLinesThatMakeNoSense) {
   EXPECT_EQ(name.wait(), 1);
   EXPECT_TRUE(
       name.contains("error: --master-addr 0x7f000001 is 127.0.0.1 on this host, where "
-                    "other hosts do not find it"))
+                    "other hosts cannot reach it"))
       << name.output();
 }
 

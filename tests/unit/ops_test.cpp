@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{1, 6, 6, 3, 1, 4},     // one head of keys for all
                     AttentionShape{0, 4, 4, 2, 2, 2},     // empty batch
                     AttentionShape{1, 1, 7, 4, 2, 6},     // decoding one token
-                    AttentionShape{1, 3, 70, 2, 2, 4}));  // decoding several behind a long past
+                    AttentionShape{1, 3, 70, 2, 2, 4}));  // decoding several after a long past
 
 // Longer than a block of queries: finite differences along one random direction.
 TEST(Attention, BackwardAcrossBlocks) {

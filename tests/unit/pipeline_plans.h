@@ -1,4 +1,4 @@
-// Plans of pipelines, and programs for them, for tests.
+// Schedules of pipelines, and programs for them, for tests.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline Schedule one_f_one_b_plan(int stages, int microbatches) {
   return plan;
 }
 
-/// A recv right before the pass that reads it, a send right behind the pass that makes it.
+/// A recv right before the pass that reads it, a send right after the pass that makes it.
 /// `posted_sends`: the sends are posted; the recvs never are.
 inline Schedule with_messages_beside(const Schedule& plan, bool posted_sends) {
   Schedule program{plan.microbatches, {}};

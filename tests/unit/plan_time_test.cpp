@@ -173,8 +173,8 @@ double reduce_seconds(const Training& training, const Link& link, int stages, si
 }
 
 TEST(PlanTime, AnAllReduceBeginsWhenItsStageIsDone) {
-  // Two pipelines of four stages with 1, 2, 2, 1 layers, each on a host of its own: messages are
-  // free, all-reduces are not. Stage 1 has more to add up than stage 0, but is done before it.
+  // Two pipelines of four stages with 1, 2, 2, 1 layers, each on its own host: messages are free,
+  // all-reduces are not. Stage 1 has more to add up than stage 0, but is done before it.
   Training training = equal_stages();
   training.batch = 12;
   const std::vector<double> ends = free_ends(training, 4, 6);
@@ -195,7 +195,7 @@ TEST(PlanTime, AnAllReduceBeginsWhenItsStageIsDone) {
 }
 
 TEST(PlanTime, TheSlowestLinkOfAPipelineCounts) {
-  // Three stages, two a host: pipeline 0 crosses hosts behind stage 1, pipeline 1 behind stage 0.
+  // Three stages, two per host: pipeline 0 crosses hosts after stage 1, pipeline 1 after stage 0.
   Cluster cluster = ideal_cluster(6);
   cluster.per_host = 2;
   cluster.between = {1e9, 0};

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 using Errors = std::vector<std::string>;
 using Body = std::function<void(ProcessGroup&)>;
 
-/// Threads write to places of their own; vector<bool> and exceptions stay out of it.
+/// Each thread writes to its own place; no vector<bool>, no exceptions.
 Errors run_over_gloo(int ranks, const Body& body, std::chrono::milliseconds timeout = 20s) {
   MemoryStore store;
   Errors errors(static_cast<size_t>(ranks));
@@ -300,14 +300,14 @@ TEST(ProcessGroupOverGloo, AMessageThatNobodyWaitsForMayOutliveItsGroup) {
       works.push_back(pair.isend(numbers(world.rank(), 10), 1 - world.rank()));
       const Tensor arrived = Tensor::empty({10});
       pair.recv(arrived, 1 - world.rank());
-      pair.barrier();  // nothing is under way any more
+      pair.barrier();  // no message is pending any more
     }
     works.clear();  // the last owners of the group
   });
   EXPECT_EQ(errors, (Errors{"", ""}));
 }
 
-// Gloo by itself would abort the process, or deliver a part of the message.
+// Gloo alone would abort the process, or deliver a part of the message.
 TEST(ProcessGroupOverGloo, UnequalSizesMakeBothSidesWait) {
   for (int64_t sent : {1, 3}) {
     const Errors errors = run_over_gloo(

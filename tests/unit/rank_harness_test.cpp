@@ -1,5 +1,5 @@
 // The rank harness: whatever a rank program does, the test that started it gets a clear answer, and
-// nothing is left behind.
+// nothing is left over.
 #include "tests/grading/rank_harness.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ void wait_until_unlocked(const std::string& file) {
   close(descriptor);
 }
 
-/// A temporary folder of its own for everything that is created meanwhile.
+/// A separate temporary folder for everything that is created meanwhile.
 class OwnTmpdir {
  public:
   OwnTmpdir() : was_set_(getenv("TMPDIR") != nullptr), before_(was_set_ ? getenv("TMPDIR") : "") {

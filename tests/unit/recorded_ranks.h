@@ -14,7 +14,7 @@ namespace lab {
 
 inline constexpr int64_t kMs = 1'000'000;
 
-/// Ranks with recorders of their own, looked at whenever a test likes.
+/// Ranks with separate recorders, looked at whenever a test likes.
 class Ranks {
  public:
   explicit Ranks(int size) : fates_(static_cast<size_t>(size)), status_(fates_.size()) {

@@ -61,7 +61,8 @@ TEST(Schedule, TextGoesThereAndBack) {
 
 TEST(Schedule, CommentsBlanksAndTheOrderOfLinesDoNotMatter) {
   const Schedule schedule = schedule_from_text(
-      "# a plan\r\n\n  stages 2   microbatches 1 # small\r\n\t1 : F0\tB0 # the last\n0:F0 B0", "x");
+      "# a schedule\r\n\n  stages 2   microbatches 1 # small\r\n\t1 : F0\tB0 # the last\n0:F0 B0",
+      "x");
   EXPECT_EQ(schedule, gpipe_plan(2, 1));
 }
 

@@ -60,7 +60,7 @@ TEST(Simulate, IdealBubble) {
 }
 
 TEST(Simulate, UnequalStages) {
-  // Stage 1 takes twice the time of stage 0, and never stands still once it has begun.
+  // Stage 1 takes twice the time of stage 0, and never waits once it has begun.
   const Timeline timeline = simulate(gpipe_plan(2, 2), {{1, 2, 0}, {2, 4, 0}});
   EXPECT_EQ(timeline.ranks[0].spans,
             (Spans{forward(0, 0, 1), forward(1, 1, 2), backward(0, 9, 11), backward(1, 13, 15)}));
@@ -106,7 +106,7 @@ TEST(Simulate, BlockingMessagesHoldBothSidesUp) {
 }
 
 TEST(Simulate, ABlockingSendWaitsForItsReceiver) {
-  // Stage 1 takes 3 for F0: until then stage 0 stands still in >F1, though messages are free.
+  // Stage 1 takes 3 for F0: until then stage 0 waits in >F1, though messages are free.
   const Timeline timeline =
       simulate(with_messages_beside(gpipe_plan(2, 2), false), {{1, 1, 0}, {3, 1, 0}});
   EXPECT_EQ(timeline.ranks[0].spans.at(2), send(1, 2, 4, 1));

@@ -1,4 +1,4 @@
-// Simulated jobs that cannot go on: who is named, and how every rank ends.
+// Simulated jobs that cannot go on: which rank is named, and how every rank ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -161,8 +161,8 @@ TEST(Simulation, DelaysExposeMissingWaits) {
   EXPECT_GE(overwritten, 1);
 }
 
-// Whoever waits for the slow link goes on last; whoever does not, does not notice it. A message in
-// the other direction is as fast as ever.
+// A rank that waits for the slow link goes on last; others are not affected. A message in the other
+// direction is as fast as ever.
 TEST(Simulation, ASlowLinkDeliversWhenNobodyElseCanGoOn) {
   std::vector<int> order;
   const auto body = [&](ProcessGroup& world) {

@@ -188,7 +188,7 @@ TEST(TheoryOf, SeveralWavesFollowEachOther) {
 
 TEST(TheoryOf, RefusesRanksThatAreNoPipelines) {
   EXPECT_TRUE(contains(error_of([] { theory_of(example_timeline(2), gpipe_plan(4, 2)); }),
-                       "6 measured ranks are no pipelines of 4 stages"));
+                       "6 measured ranks do not make pipelines of 4 stages"));
 }
 
 }  // namespace

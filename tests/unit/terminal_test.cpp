@@ -1,4 +1,4 @@
-// Colour: for terminals, and for who asks for it.
+// Colour: for terminals, and on request.
 #include "common/io/terminal.h"
 
 #include <fcntl.h>

@@ -93,7 +93,7 @@ TEST_F(TokenDatasetTest, TheLastTwentiethOfTheBytesIsHeldOut) {
     std::vector<int> held_out;
     size_t end = 0;
     for (int i = 0; i < stories; ++i) {
-      end = text.find('\n', text.find("<|endoftext|>", end)) + 1;  // behind the line of the marker
+      end = text.find('\n', text.find("<|endoftext|>", end)) + 1;  // after the line of the marker
       const bool late = static_cast<double>(end) > 0.95 * static_cast<double>(text.size());
       (late && i > 0 ? held_out : train).push_back(i);
     }

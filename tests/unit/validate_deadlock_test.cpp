@@ -148,7 +148,7 @@ TEST(Deadlock, NeverWithPostedSends) {
     ASSERT_EQ(validate(with_messages_beside(plan, true)), std::nullopt) << to_text(plan);
     if (validate(with_messages_beside(plan, false))) ++naive_deadlocks;
   }
-  EXPECT_GT(naive_deadlocks, 100);  // the plans are no harmless ones
+  EXPECT_GT(naive_deadlocks, 100);  // the schedules are not harmless
 }
 
 // All that can be posted is posted, the recvs before everything else.

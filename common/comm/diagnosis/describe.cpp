@@ -17,7 +17,7 @@ std::string in_group(const OpRecord& op, const RankSnapshot& rank) {
 
 bool has_root(OpKind kind) { return kind == OpKind::kBroadcast || kind == OpKind::kReduce; }
 
-/// A barrier has no numbers, and those of a split are not the caller's.
+/// A barrier moves no numbers, and those of a split are not the caller's.
 bool has_bytes(OpKind kind) {
   return kind < OpKind::kForward && kind != OpKind::kBarrier && kind != OpKind::kSplit;
 }

@@ -18,7 +18,7 @@ std::string group_name(uint32_t id, const RankSnapshot& rank);
 /// "rank 2", "ranks 0 and 1", "ranks 0, 1 and 2".
 std::string list_ranks(const std::vector<int>& ranks);
 
-/// "rank 2 was killed (signal 9: SIGKILL)"; empty if nothing is known against it.
+/// "rank 2 was killed (signal 9: SIGKILL)"; empty if the rank is fine as far as is known.
 std::string describe_fate(const RankSnapshot& rank);
 
 /// "rank 1 waits in send(to 2, tag 1, 16 bytes) for 1.2 s: rank 2 has not posted the recv".

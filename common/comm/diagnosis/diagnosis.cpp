@@ -21,14 +21,14 @@ bool is_held(const RankSnapshot& rank) {
   return rank.fate == RankFate::kStopped || rank.fate == RankFate::kSilent;
 }
 
-/// What is most likely the cause of the other ends comes first.
+/// The end that most likely caused the others comes first.
 int innocence(const RankSnapshot& rank) {
   if (rank.fate == RankFate::kKilled) return 0;
   if (rank.fate == RankFate::kExited) return rank.status != 0 ? 1 : 2;
   return 3;
 }
 
-/// A rank that waits and has not made an entry between the looks.
+/// A rank that waits and has recorded nothing between the two looks.
 struct Waiter {
   const RankSnapshot* rank = nullptr;
   const OpRecord* op = nullptr;
@@ -100,7 +100,8 @@ std::optional<Diagnosis> Case::rank_gone(bool (*gone)(const RankSnapshot&), Kind
                   {cause->rank}, advice_about(*cause));
 }
 
-/// The headline, if one of them sends to the other, but in another stream than that receives.
+/// The headline, if one of them sends to the other, but in a different stream from the one in which
+/// the other receives.
 std::optional<std::string> Case::different_streams(const Waiter& a, const Waiter& b) const {
   const bool facing = is_message(a.op->kind) && is_message(b.op->kind) &&
                       a.op->kind != b.op->kind && a.op->peer == b.rank->rank &&

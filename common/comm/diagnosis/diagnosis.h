@@ -1,4 +1,4 @@
-// Diagnosis: why a job does not go on, from what its ranks were doing.
+// Diagnosis: why a job is stuck, from what its ranks were doing.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@ namespace lab {
 struct Diagnosis {
   enum class Kind {
     kDeadlock,      // ranks wait for each other in a circle
-    kMismatch,      // both sides are there, but sizes, tags or kinds of operations differ
-    kRankEnded,     // a rank waits for one whose process is gone, or that has left the group
+    kMismatch,      // both sides have arrived, but sizes, tags or kinds differ
+    kRankEnded,     // a rank waits for one whose process has ended or left the group
     kRankStopped,   // a rank waits for one that is stopped or silent
     kNeverArrived,  // a rank did not come to the rendezvous
   };
   Kind kind = Kind::kDeadlock;
   std::string headline;    // one line: what is wrong
   std::string details;     // lines: every waiting rank with its operation; the circle; what to do
-  std::vector<int> ranks;  // those that cause it: the circle in its order, or the rank that is gone
+  std::vector<int> ranks;  // the cause: the circle, in its order, or the rank that is gone
 
   /// Headline and details, as they are printed.
   std::string text() const;
@@ -32,37 +32,37 @@ struct Diagnosis {
 /// " in pipeline 1" unless it belongs to the world. `rank` knows the groups' names.
 std::string describe(const OpRecord& op, const RankSnapshot& rank);
 
-/// Judges a job by two looks at all of its ranks (index = rank), half a second apart or more; all
-/// snapshots of the first were taken before any of the second. Empty unless the job can never go
-/// on.
+/// Judges a job by two looks at all of its ranks (index = rank), at least half a second apart; all
+/// snapshots of the first look were taken before any of the second. Empty unless the job can never
+/// go on.
 ///
-/// A wait is *blocked* if its counterpart is not posted: for a message, the peer has neither
-/// pending nor done the message of the same group, tag, number and size in the other direction; for
-/// a collective, some member has not entered the same collective. (Posted but not waited for counts
-/// as posted.) Waiting alone means nothing: a large message takes its time.
+/// A wait is *blocked* if its counterpart is not posted: for a message, the peer has neither posted
+/// nor finished the message of the same group, tag, number and size in the other direction; for a
+/// collective, some member has not entered it. (Posted and not waited for counts as posted.)
+/// Waiting alone proves nothing: a large message takes its time.
 ///
-/// The job can never go on if, without an entry of the ranks concerned between the looks,
-/// - blocked waits form a circle: kDeadlock, or kMismatch if two of its messages differ in tag or
-///   group only;
-/// - or both sides of a message or collective are posted, but differ: kMismatch;
+/// The job can never go on if the ranks concerned have recorded nothing between the looks, and
+/// - blocked waits form a circle: kDeadlock, or kMismatch if two of its messages differ only in tag
+///   or group;
+/// - or both sides of a message or collective are posted but differ: kMismatch;
 /// - or a rank waits, blocked or not, for one that in both looks has exited, was killed, has left,
-///   or is stopped or silent, and that is not done with its part. (Posted is not enough: the
-///   message may break off in its middle. Done is: the rest is on its way.)
+///   or is stopped or silent, and that has not finished its part. (Having posted it is not enough:
+///   the message may break off halfway. Having finished it is: the rest is on its way.)
 ///
-/// Every collective counts as one that nobody leaves before all have entered it. A rank that
-/// computes for ever is a matter for a deadline, not for this function. kNeverArrived is for those
-/// who hold the rendezvous.
+/// Every collective counts as one that no rank leaves before all have entered it. A rank that
+/// computes forever is a matter for a deadline, not for this function. kNeverArrived is reported by
+/// whoever runs the rendezvous.
 std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,
                                   const std::vector<RankSnapshot>& now);
 
-/// Looks again and again: keeps a look before, and calls `diagnose` once half a second has passed.
+/// Looks repeatedly: keeps an earlier look, and calls `diagnose` once half a second has passed.
 class Judge {
  public:
   static constexpr std::chrono::milliseconds kBetweenLooks{500};
 
-  /// Call it every 50 to 250 ms with a new look. Snapshots need not be taken together, but anew: a
-  /// rank whose `taken_ns` has not changed twice since the look before might have gone on unseen,
-  /// and is not blamed.
+  /// Call it every 50 to 250 ms with a new look. Its snapshots need not be taken at the same time,
+  /// but must be new: a rank whose `taken_ns` has not changed twice since the earlier look might
+  /// have gone on unnoticed, and is not blamed.
   std::optional<Diagnosis> look(std::vector<RankSnapshot> now);
   /// The same at a given time, in nanoseconds.
   std::optional<Diagnosis> look(std::vector<RankSnapshot> now, int64_t now_ns);

@@ -24,7 +24,7 @@ std::string reduction_name(int number) {
   return fmt::format("reduction {}", number);
 }
 
-/// "broadcast (512 bytes)"; roots and reductions only where `other` has another one.
+/// "broadcast (512 bytes)"; root and reduction only where those of `other` differ.
 std::string call_text(const OpRecord& op, const OpRecord& other) {
   std::string text(op_name(op.kind));
   if (op.kind == OpKind::kBarrier || op.kind == OpKind::kSplit) return text;

@@ -1,4 +1,4 @@
-// What diagnoses say about mismatches, and what they advise: one line each.
+// What diagnoses say about mismatches, and their advice: one line each.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace lab {
 
-/// Of two posted operations that should meet but differ in size or kind.
+/// For two posted operations that should meet but differ in size or kind.
 std::string mismatch_headline(const RankSnapshot& a, const OpRecord& a_op, const RankSnapshot& b,
                               const OpRecord& b_op);
 
 std::string advice_about_mismatch(const OpRecord& op);
 std::string advice_about_streams(const OpRecord& a, const OpRecord& b);
-/// `kinds`: of the operations in the circle.
+/// `kinds`: those of the operations in the circle.
 std::string advice_about_circle(const std::vector<OpKind>& kinds);
 /// About a rank that has ended, or is stopped or silent.
 std::string advice_about(const RankSnapshot& gone);

@@ -1,4 +1,4 @@
-// Judge: picks the looks between which a job is judged.
+// Judge: picks the two looks by which a job is judged.
 #include <time.h>
 
 #include <algorithm>
@@ -29,15 +29,15 @@ std::optional<Diagnosis> Judge::look(std::vector<RankSnapshot> now, int64_t now_
   }
   if (!first && now_ns - before_ns_ < kBetween) return {};
 
-  // Snapshots may travel: one that was new in the look before can be older than another rank's.
-  // The second since then was certainly taken after all of that look's.
+  // Snapshots may take time to arrive: one that was new in the earlier look can be older than
+  // another rank's. The second one after it was certainly taken after all of that look's.
   std::optional<Diagnosis> found;
   bool complete = true;
   if (!first) {
     std::vector<RankSnapshot> before = before_;
     for (size_t r = 0; r < now.size(); ++r) {
       if (renewals_[r] >= 2) continue;
-      before[r].epoch = now[r].epoch + 1;  // as if it had made an entry
+      before[r].epoch = now[r].epoch + 1;  // as if it had recorded something
       complete = complete && now[r].waiting() == nullptr;
     }
     found = diagnose(before, now);

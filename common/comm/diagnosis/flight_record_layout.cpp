@@ -1,4 +1,4 @@
-// Copies of a flight record that is being written meanwhile.
+// Copies a flight record that may be written at the same time.
 #include "common/comm/diagnosis/flight_record_layout.h"
 
 #include <sched.h>
@@ -82,9 +82,9 @@ std::vector<OpRecord> copy_history(const Layout& record) {
   for (uint64_t i = first; i < end; ++i)
     history.push_back(record.history[i % Layout::kHistory].load());
 
-  // What may have been overwritten meanwhile is left out: the oldest.
+  // The oldest entries are left out: they may have been overwritten during the copy.
   if (version % 2 != 0 || version != record.version.load(std::memory_order_relaxed)) {
-    const uint64_t oldest = record.history_count.load() + 1;  // one may be in the making
+    const uint64_t oldest = record.history_count.load() + 1;  // one may be being written
     const uint64_t intact = oldest - std::min<uint64_t>(oldest, Layout::kHistory);
     const uint64_t lost = std::min(std::max(intact, first), end) - first;
     history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(lost));

@@ -1,9 +1,9 @@
-// FlightRecordLayout: what the memory of a flight record looks like, in its file as well.
+// FlightRecordLayout: how a flight record is laid out, in memory and in its file.
 //
 // One process writes, others read at any time. `version` is odd while an entry is being written: a
 // reader copies, and copies again if `version` has changed. All of it consists of atomic words:
-// writers release them after the odd version, readers acquire them before they look at the version
-// again, so that who sees a part of an entry sees its version, too.
+// writers release them after the odd version, readers acquire them before they check the version
+// again, so that a reader that sees any part of an entry also sees its version.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace lab {
 
-/// A plain value in memory that other processes read meanwhile.
+/// A plain value in memory that other processes may read at any time.
 template <typename T>
 class Shared {
  public:
@@ -58,7 +58,7 @@ struct FlightRecordLayout {
   };
 
   Shared<uint64_t> magic;
-  std::atomic<uint64_t> version;  // twice the number of entries, plus 1 in the middle of one
+  std::atomic<uint64_t> version;  // twice the number of entries, plus 1 while one is being written
   Shared<Head> head;
   std::array<Shared<Traffic>, kOpKinds> traffic;
   Shared<uint64_t> group_count;
@@ -66,15 +66,15 @@ struct FlightRecordLayout {
   std::array<Shared<uint64_t>, kMaxPending / 64> used;  // bit i: pending[i] is in use
   std::array<Shared<OpRecord>, kMaxPending> pending;
   Shared<uint64_t> recent_count;
-  std::array<Shared<OpRecord>, kMaxRecent> recent;  // one a stream
-  Shared<uint64_t> history_count;                   // ever written; number n lies at n % kHistory
+  std::array<Shared<OpRecord>, kMaxRecent> recent;  // one per stream
+  Shared<uint64_t> history_count;                   // so far; number n is at n % kHistory
   std::array<Shared<OpRecord>, kHistory> history;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-/// What the record says, even if it is damaged: bad entries are left out. Tries again while entries
-/// are being written, but not for ever: the writer may have died in the middle of one.
-/// `taken_ns` and `fate` are not filled in.
+/// What the record says, even if it is damaged: bad entries are left out. Retries while entries are
+/// being written, but not forever: the writer may have died in the middle of one. `taken_ns` and
+/// `fate` are not filled in.
 RankSnapshot copy_snapshot(const FlightRecordLayout& record);
 std::vector<OpRecord> copy_history(const FlightRecordLayout& record);
 

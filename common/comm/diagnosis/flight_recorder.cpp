@@ -1,4 +1,4 @@
-// FlightRecorder: entries of one process into the memory of its flight record.
+// FlightRecorder: writes a process's operations into its flight record.
 #include "common/comm/diagnosis/flight_recorder.h"
 
 #include <time.h>
@@ -26,7 +26,7 @@ int64_t monotonic_ns() {
   return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
 }
 
-/// Version odd from construction to destruction.
+/// Keeps the version odd from construction to destruction.
 class Entry {
  public:
   explicit Entry(Layout& layout) : layout_(layout), version_(layout.version.load()) {
@@ -41,8 +41,8 @@ class Entry {
   uint64_t version_;
 };
 
-/// Gives each stream a place among `recent`; when there is none left, that of the stream which has
-/// not been used for longest.
+/// Gives each stream a place in `recent`; when all are taken, that of the least recently used
+/// stream.
 class StreamPlaces {
  public:
   size_t place_of(const OpRecord& op) {
@@ -67,7 +67,7 @@ class StreamPlaces {
   uint64_t uses_ = 0;
 };
 
-/// As it can be printed on one line.
+/// Makes a name printable on one line.
 std::string clean_name(std::string name) {
   if (name.size() > kMaxGroupName) {
     size_t end = kMaxGroupName;

@@ -1,4 +1,4 @@
-// FlightRecorder: takes down every communication of a rank, where it survives the rank's death.
+// FlightRecorder: records every operation of a rank, in memory that survives the rank's death.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace lab {
 
-/// Writes into memory that is mapped from a file (or only lives in memory, when there is no path).
-/// Operations that are pending have places of their own; those that are done go into a ring, which
-/// the oldest leave first. Several threads may write and read; other processes may read the file at
-/// any time with read_flight_record.
+/// Writes into memory mapped from a file (or into plain memory, without a path). Pending operations
+/// have fixed places; finished ones go into a ring buffer, where they replace the oldest. Several
+/// threads may write and read; other processes may read the file at any time with
+/// read_flight_record.
 class FlightRecorder {
  public:
-  /// Nanoseconds that never go back.
+  /// Nanoseconds; never goes back.
   using Clock = std::function<int64_t()>;
 
-  /// `path` empty: memory of this process only. `clock` empty: CLOCK_MONOTONIC. The file appears
-  /// under its name when it is whole. Throws Error if it cannot be made (disk full, no such
-  /// folder).
+  /// `path` empty: memory of this process only. `clock` empty: CLOCK_MONOTONIC. The file gets its
+  /// name when it is complete. Throws Error if it cannot be made (disk full, no such folder).
   explicit FlightRecorder(int rank, const std::filesystem::path& path = {}, Clock clock = {});
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  /// Says who the members of a group are. Group 0, "world", comes first. Names are cut at 31 bytes.
+  /// Registers a group and its members. Group 0, "world", comes first. Names are cut to 31 bytes.
   /// Throws Error for the 65th group.
   void add_group(uint32_t id, uint64_t members, const std::string& name);
 
-  /// Takes down an operation that has been posted; its `id`, `state`, times and, if it has none,
-  /// `microbatch` are filled in here. A collective counts as entered; its group must have been
-  /// added. Returns the id. Throws Error when 1,024 operations are pending already.
+  /// Records an operation that has been posted; fills in its `id`, `state`, times and, if it has
+  /// none, `microbatch`. A collective counts as entered; its group must have been added. Returns
+  /// the id. The operation is pending until `done`, even if its data has arrived. Throws Error if
+  /// 1,024 operations are pending already.
   uint64_t posted(OpRecord record);
   /// Both do nothing for an id that is not pending.
   void waiting(uint64_t id);
@@ -44,11 +44,12 @@ class FlightRecorder {
   /// From now on operations belong to this microbatch; -1: to none. Returns the previous one.
   int set_microbatch(int microbatch);
 
-  /// The rank has closed its world group in good order: who waits for it now, waits for nothing.
+  /// The rank has closed its world group in good order: anyone still waiting for it would wait
+  /// forever.
   void leave();
 
   RankSnapshot snapshot() const;
-  /// Operations that are done, the oldest first, as far back as the ring reaches: for timelines.
+  /// Finished operations, the oldest first, as far back as the ring buffer reaches: for timelines.
   std::vector<OpRecord> history() const;
 
  private:
@@ -56,7 +57,7 @@ class FlightRecorder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Operations posted while it lives belong to a microbatch.
+/// Operations posted during its lifetime belong to a microbatch.
 class MicrobatchScope {
  public:
   MicrobatchScope(FlightRecorder& recorder, int microbatch)
@@ -84,17 +85,17 @@ class ComputeScope {
   uint64_t id_;
 };
 
-/// The file in which rank `rank` of a job keeps its record.
+/// The file with the record of rank `rank` of a job.
 std::filesystem::path flight_record_path(const std::filesystem::path& folder, int rank);
 
 /// A copy of another process's record, even while it is being written or after its writer died.
-/// `fate` is not filled in. Throws Error if the file is absent or no flight record.
+/// `fate` is not filled in. Throws Error if the file is absent or not a flight record.
 struct FlightRecord {
   RankSnapshot snapshot;
   std::vector<OpRecord> history;
 };
 FlightRecord read_flight_record(const std::filesystem::path& path);
-/// The same without the history: small and fast, for those who look again and again.
+/// The same without the history: small and fast, for repeated looks.
 RankSnapshot read_flight_snapshot(const std::filesystem::path& path);
 
 }  // namespace lab

@@ -48,7 +48,7 @@ FlightRecordFile FlightRecordFile::create(const fs::path& path) {
   const Descriptor file(::open(temporary.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0666));
   if (file.get() < 0) fail_io("make", path, errno);
   made.temporary_ = temporary;
-  // Space is taken now: a disk that is full later would end the process with SIGBUS.
+  // Allocates the space now: if the disk filled up later, SIGBUS would kill the process.
   int code = 0;
   do code = posix_fallocate(file.get(), 0, static_cast<off_t>(kBytes));
   while (code == EINTR);
@@ -63,13 +63,13 @@ FlightRecordFile FlightRecordFile::open(const fs::path& path) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) fail_io("read", path, errno);
   require(S_ISREG(status.st_mode) && status.st_size == static_cast<off_t>(kBytes),
-          "{} is no flight record: it has another size", path.string());
+          "{} is not a flight record: it has another size", path.string());
   FlightRecordFile opened;
   opened.layout_ = map(file.get(), PROT_READ, path);
   const int64_t rank = opened.layout_->head.load().rank;
   require(opened.layout_->magic.load() == FlightRecordLayout::kMagic && rank >= 0 &&
               rank < kMaxWorldSize,
-          "{} is no flight record, or of another version of the workbook", path.string());
+          "{} is not a flight record, or one of another version of the workbook", path.string());
   return opened;
 }
 

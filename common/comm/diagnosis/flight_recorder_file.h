@@ -8,12 +8,12 @@
 
 namespace lab {
 
-/// Owns the mapping, not the file: that stays when it is gone.
+/// Owns the mapping, not the file, which outlives it.
 class FlightRecordFile {
  public:
   /// All zeros. `path` empty: memory of this process only. Throws Error: disk full, no folder, ...
   static FlightRecordFile create(const std::filesystem::path& path);
-  /// To read only. Throws Error if the file is absent or no flight record.
+  /// For reading only. Throws Error if the file is absent or not a flight record.
   static FlightRecordFile open(const std::filesystem::path& path);
 
   ~FlightRecordFile();
@@ -23,7 +23,7 @@ class FlightRecordFile {
         layout_(std::exchange(other.layout_, nullptr)) {}
   FlightRecordFile& operator=(FlightRecordFile&&) = delete;
 
-  /// Gives the created file its name, once what it holds is fit to be read.
+  /// Gives the created file its name, once its contents can be read.
   void publish();
 
   FlightRecordLayout& layout() { return *layout_; }

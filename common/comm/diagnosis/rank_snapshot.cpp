@@ -1,4 +1,4 @@
-// RankSnapshot: names of operations, and what a rank stands still for.
+// RankSnapshot: names of operations, and what a rank waits for.
 #include "common/comm/diagnosis/rank_snapshot.h"
 
 namespace lab {
@@ -11,7 +11,7 @@ std::string_view op_name(OpKind kind) {
 }
 
 const OpRecord* RankSnapshot::waiting() const {
-  // A wait that broke off stays behind; the rank stands still for the one that began last.
+  // A wait that broke off stays in the list; the rank is held up by the one that began last.
   const OpRecord* latest = nullptr;
   for (const OpRecord& op : pending)
     if (op.state == OpState::kWaiting && (latest == nullptr || op.waiting_ns >= latest->waiting_ns))

@@ -1,4 +1,4 @@
-// RankSnapshot: what one rank was doing at one moment, as its flight record tells.
+// RankSnapshot: what one rank was doing at one moment, according to its flight record.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ enum class ReduceOp { kSum, kMin, kMax };
 
 /// The largest world: group members are the bits of one number.
 inline constexpr int kMaxWorldSize = 64;
-/// What a snapshot holds at most.
+/// Limits of a snapshot.
 inline constexpr size_t kMaxPending = 1024;
 inline constexpr size_t kMaxRecent = 256;
 inline constexpr size_t kMaxGroups = 64;
@@ -45,8 +45,8 @@ inline bool is_collective(OpKind kind) {
 }
 
 enum class OpState : uint8_t {
-  kPosted,   // not waited for (yet); computations that go on are in this state, too
-  kWaiting,  // the rank stands still until it is done
+  kPosted,   // not waited for (yet); also a computation that is running
+  kWaiting,  // the rank waits until it is done
   kDone,
 };
 
@@ -58,11 +58,11 @@ struct OpRecord {
   uint32_t group = 0;       // 0: the world; else as in GroupRecord
   int32_t peer = -1;        // world rank of the other side; root of a broadcast or reduce; -1: none
   int32_t tag = 0;          // of a message; of a reduction: its ReduceOp, as a number
-  int32_t microbatch = -1;  // -1: not said
+  int32_t microbatch = -1;  // -1: unknown
   uint64_t bytes = 0;       // of the tensor (all_gather: of the input; reduce_scatter: the output)
-  /// Messages: their number among those between the same ranks, in the same direction, with the
-  /// same group and tag, from 0. A send meets the recv of the same number.
-  /// Collectives: their number in the group, from 1.
+  /// For a message, its number among those between the same ranks, in the same direction, with the
+  /// same group and tag, from 0; a send meets the recv of the same number. For a collective, its
+  /// number in the group, from 1.
   uint64_t sequence = 0;
   int64_t posted_ns = 0;   // CLOCK_MONOTONIC
   int64_t waiting_ns = 0;  // when the rank began to wait; 0: it has not
@@ -83,14 +83,14 @@ struct Traffic {
   uint64_t bytes = 0;
 };
 
-/// What is known of the process, from whoever started it or hears from it.
+/// What is known about the process, from whoever started it or receives its heartbeat.
 enum class RankFate : uint8_t {
   kUnknown,  // it has not arrived
   kRunning,
   kStopped,  // SIGSTOP or Ctrl-Z
   kExited,   // `status`: exit code; -1: not known
   kKilled,   // `status`: signal
-  kSilent,   // its heartbeat has not been heard for `status` seconds
+  kSilent,   // no heartbeat for `status` seconds
 };
 
 struct RankSnapshot {
@@ -102,19 +102,19 @@ struct RankSnapshot {
   uint64_t epoch = 0;  // grows with every entry of the record
   int64_t taken_ns = 0;
   std::vector<OpRecord> pending;  // posted and not done, in the order of posting
-  /// The newest message that is done, of each of the 256 streams used last (a stream: messages
-  /// between the same ranks, in one direction, with one group and tag), the newest first. What has
-  /// a lower number in a stream and is not pending, is done as well.
+  /// The newest finished message of each of the 256 most recently used streams (a stream: messages
+  /// between the same ranks, in one direction, with one group and tag), the newest first. A message
+  /// with a lower number in its stream that is not pending is finished, too.
   std::vector<OpRecord> recent;
   std::vector<GroupRecord> groups;
   std::array<Traffic, kOpKinds> traffic{};
 
-  /// The operation that this rank stands still for, or null.
+  /// The operation that this rank is waiting for, or null.
   const OpRecord* waiting() const;
 };
 
 /// For the store: at most kMaxSnapshotBytes. `encode_snapshot` throws Error for more than a
-/// FlightRecorder's snapshot can hold, `decode_snapshot` for anything else than such bytes.
+/// FlightRecorder's snapshot can hold, `decode_snapshot` for bytes that do not come from it.
 inline constexpr size_t kMaxSnapshotBytes = 256 << 10;
 std::string encode_snapshot(const RankSnapshot& snapshot);
 RankSnapshot decode_snapshot(const std::string& bytes);

@@ -1,4 +1,4 @@
-// WaitGraph: which rank waits for which, and whether the other side has done its part.
+// WaitGraph: which rank waits for which, and how far the other side is.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace lab {
 
-/// How far another rank is with its part of an operation that someone waits for.
+/// How far another rank is with its part of an operation that a rank waits for.
 enum class Part {
   kNotPosted,
   kDiffers,   // posted, but of another size or kind: the two will never meet
@@ -20,11 +20,11 @@ struct Counterpart {
   Part part = Part::kNotPosted;
   const OpRecord* op = nullptr;  // of the other rank, while it is pending
 
-  /// The wait cannot end before the other rank does something.
+  /// The wait cannot end unless the other rank acts.
   bool blocks() const { return part == Part::kNotPosted || part == Part::kDiffers; }
 };
 
-/// What the other side, or each other member of the group, has done for the operation that `waiter`
+/// How far the other side, or each other member of the group, is with the operation that `waiter`
 /// waits for; empty if it waits for nothing.
 std::vector<Counterpart> counterparts(const std::vector<RankSnapshot>& job,
                                       const RankSnapshot& waiter);

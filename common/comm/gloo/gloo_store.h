@@ -1,4 +1,4 @@
-// GlooStore: our store as Gloo wants to see it, for one group's rendezvous.
+// GlooStore: our store with the interface that Gloo expects, for one group's rendezvous.
 #pragma once
 
 #include <gloo/rendezvous/store.h>
@@ -10,7 +10,7 @@
 
 namespace lab {
 
-/// Keys get a prefix, so that the groups of a job do not meet each other's.
+/// Keys get a prefix, so that those of different groups do not collide.
 class GlooStore final : public gloo::rendezvous::Store {
  public:
   GlooStore(lab::Store& store, std::string prefix, std::chrono::milliseconds timeout)

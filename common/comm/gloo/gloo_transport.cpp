@@ -1,4 +1,4 @@
-// Gloo's contexts and buffers behind the Transport interface.
+// The Transport interface on top of Gloo's contexts and buffers.
 #include "common/comm/gloo/gloo_transport.h"
 
 #include <gloo/allgather.h>
@@ -138,8 +138,8 @@ class GlooTransport final : public Transport {
     guarded([&] { gloo::allgather(options); });
   }
 
-  /// Gloo has none over unbound buffers. A ring: the part of rank r starts at rank r + 1 and is
-  /// added up on its way around, until it arrives where it belongs.
+  /// Gloo has no such operation on unbound buffers. A ring: the part of rank r starts at rank r + 1
+  /// and is added up on its way around until it reaches rank r.
   void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
                       const Collective& call) override {
     const int size = context_->size;
@@ -176,8 +176,9 @@ class GlooTransport final : public Transport {
       context->setTimeout(timeout);
       const auto rendezvous = std::make_shared<GlooStore>(store, "gloo/" + name + "/", timeout);
       connect_full_mesh(*context, rendezvous, device);
-      // Who is connected to all must not go before all are connected to it: a rank that has little
-      // to do would close its end while a slower one still waits for the connection.
+      // A rank must not leave before all others are connected to it, even if it is connected to all
+      // of them: a rank with little to do would close its end while a slower one still waits for
+      // the connection.
       gloo::BarrierOptions all_connected(context);
       all_connected.setTimeout(timeout);
       gloo::barrier(all_connected);

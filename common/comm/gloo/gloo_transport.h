@@ -13,13 +13,13 @@ namespace lab {
 struct GlooOptions {
   int rank = 0;
   int size = 1;
-  std::string address = "127.0.0.1";  // of this machine, numeric or a name; where others reach it
+  std::string address = "127.0.0.1";  // where others reach this machine: numeric, or a name
   std::chrono::milliseconds timeout{600'000};
 };
 
-/// Connects this rank with all others of the world; they find each other's addresses in `store`,
+/// Connects this rank to all others of the world; they find each other's addresses in `store`,
 /// which must outlive the transport. Throws Error if the address is not this machine's, or if a
-/// rank does not come in time.
+/// rank does not arrive in time.
 std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store);
 
 }  // namespace lab

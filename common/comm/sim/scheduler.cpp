@@ -1,4 +1,4 @@
-// Scheduler: implementation with one condition variable a rank.
+// Scheduler: implementation with one condition variable per rank.
 #include "common/comm/sim/scheduler.h"
 
 #include <thread>
@@ -14,7 +14,7 @@ Scheduler::Scheduler(int ranks, std::optional<uint64_t> seed, std::function<void
 }
 
 void Scheduler::run(const std::function<void(int)>& body) {
-  std::vector<std::jthread> threads;  // joined at the end of this function, however it comes
+  std::vector<std::jthread> threads;  // joined at the end of this function, however it ends
   const auto rank_main = [&](int rank) {
     if (!take_baton(rank)) return;
     body(rank);

@@ -1,4 +1,4 @@
-// Scheduler: lets the ranks of a simulation run one at a time, in an order that can be repeated.
+// Scheduler: lets the ranks of a simulation run one at a time, in a reproducible order.
 #pragma once
 
 #include <condition_variable>
@@ -13,10 +13,10 @@
 namespace lab {
 
 /// Every rank has a thread; the one that holds the baton runs, all others sleep. A rank hands the
-/// baton on where it has to wait, and when it ends. So what the ranks share needs no lock.
+/// baton on when it has to wait and when it ends. So data that ranks share needs no lock.
 class Scheduler {
  public:
-  /// `seed`: draws who goes on when several ranks can; without one it is the lowest.
+  /// `seed`: draws the rank that goes on when several can; without a seed it is the lowest.
   /// `when_stuck` is called, on any rank's thread, when all ranks wait; it must make at least one
   /// of them ready.
   Scheduler(int ranks, std::optional<uint64_t> seed, std::function<void()> when_stuck);
@@ -24,8 +24,8 @@ class Scheduler {
   /// Calls `body(rank)` on every rank's thread; returns when all have ended. `body` must not throw.
   void run(const std::function<void(int)>& body);
 
-  /// Called by rank `rank`: returns when `ready` holds. The others run in the meantime; if it holds
-  /// already, they do not.
+  /// Called by rank `rank`: returns when `ready` holds. Meanwhile the others run, unless it holds
+  /// already.
   void wait_until(int rank, const std::function<bool()>& ready);
 
  private:

@@ -8,7 +8,7 @@
 namespace lab {
 namespace {
 
-// Steps of simulated time: more than any test's program takes.
+// Steps of simulated time: more than the program of any test takes.
 constexpr int64_t kSlowLinkDelay = 1'000'000'000;
 
 }  // namespace
@@ -145,7 +145,7 @@ int64_t SimNetwork::delay() {
   return static_cast<int64_t>(random_() % choices);
 }
 
-// The clock gets there only when all ranks wait, and no other message is on its way.
+// The clock gets there only when all ranks wait and no other message is on its way.
 int64_t SimNetwork::delay(const Address& address) {
   const auto& slow = options_.slow_link;
   const bool is_slow = slow && slow->from == address.from && slow->to == address.to;

@@ -1,4 +1,4 @@
-// SimNetwork: what the ranks of a simulation have sent and not received, and the simulated clock.
+// SimNetwork: the undelivered messages of a simulation, and its clock.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace lab {
 
-/// Thrown in a rank that is killed, or that would wait for ever, to end it. Not a std::exception:
-/// what a program does about its errors is not meant for it.
+/// Thrown in a rank that is killed, or that would wait forever, to end it. Not a std::exception, so
+/// that a program's own error handling does not catch it.
 struct RankStop {
   std::string why;
 };
@@ -29,22 +29,22 @@ struct SimPost {
   int rank = 0;  // of the world, as all ranks here
   std::span<const float> source;
   std::span<float> target;
-  std::vector<float> copy;  // of the source, where its memory may go before the delivery
+  std::vector<float> copy;  // of the source, if its memory may be freed before the delivery
   bool buffered = false;    // the message has left its sender
   bool discard = false;     // the target's memory has gone
   bool done = false;
 
-  /// The program will not ask for this side again; its memory may go.
+  /// The program no longer needs this side; its memory may be freed.
   void abandon();
 };
 
 /// Ranks call it only while they hold the scheduler's baton. Every operation takes one step of
-/// simulated time; when all ranks wait, time goes on to the next delivery.
+/// simulated time; when all ranks wait, the clock advances to the next delivery.
 class SimNetwork {
  public:
   SimNetwork(const SimulationOptions& options, Scheduler& scheduler);
 
-  /// Messages of the same address meet in the order in which they were posted.
+  /// Messages with the same address meet in the order in which they were posted.
   struct Address {
     std::string group;
     int from = 0;
@@ -60,21 +60,21 @@ class SimNetwork {
   /// Returns when the message has been delivered (a buffered send: at once).
   void wait(const SimPost& post);
 
-  /// What one member brings to a collective.
+  /// What one member contributes to a collective.
   struct Part {
     std::span<const float> input;
     std::span<float> output;
   };
   using Combine = std::function<void(const std::vector<Part>&)>;
   using Meeting = std::pair<std::string, uint32_t>;  // group, tag
-  /// Returns when all `members` members have brought their parts and the last one has called
+  /// Returns when all `members` members have contributed their parts and the last one has called
   /// `combine` with them. `member`: this rank's number in the group.
   void collective(int rank, const Meeting& meeting, int members, int member, const Part& part,
                   const Combine& combine);
 
   /// Advances the clock to the next delivery; false if there is none.
   bool deliver_next();
-  /// Nothing can go on: throws RankStop in every rank that waits, now or later.
+  /// Nothing can go on: throws RankStop in every rank that waits, now or from now on.
   void stop(const std::string& why);
   /// The rank has ended: what it had posted and not delivered is lost.
   void end(int rank) { rank_at(rank).gone = true; }
@@ -112,11 +112,11 @@ class SimNetwork {
   Scheduler& scheduler_;
   std::mt19937_64 random_;
   int64_t now_ = 1;
-  std::string stopped_;  // why; empty: it goes on
+  std::string stopped_;  // why; empty: running
   std::vector<Rank> ranks_;
   std::map<Address, Channel> channels_;
   std::map<Meeting, std::shared_ptr<Gathering>> gatherings_;
-  std::multimap<int64_t, std::function<void()>> deliveries_;  // by the step when they are due
+  std::multimap<int64_t, std::function<void()>> deliveries_;  // by the step at which they are due
 };
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// SimTransport: verbs in terms of the simulated network.
+// SimTransport: its operations in terms of the simulated network.
 #include "common/comm/sim/sim_transport.h"
 
 #include <algorithm>

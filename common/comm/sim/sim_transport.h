@@ -10,9 +10,9 @@
 
 namespace lab {
 
-/// Deadlines are ignored: simulated time has nothing to do with them, and a wait that would never
-/// end is found without them. Every collective is done for none before all have come, and reduces
-/// in the order of ranks.
+/// Ignores deadlines: simulated time has nothing to do with them, and a wait that would never end
+/// is found without them. No collective returns on any rank before all have entered it; reductions
+/// add in the order of ranks.
 class SimTransport final : public Transport {
  public:
   /// `members`: ranks of the world, in the order of their numbers in the group; `rank` indexes it.

@@ -19,7 +19,7 @@ namespace {
 
 using Body = std::function<void(ProcessGroup&)>;
 
-// No simulated wait ends by it.
+// No simulated wait uses it.
 constexpr std::chrono::hours kTimeout{1};
 
 void check(const SimulationOptions& options) {
@@ -33,7 +33,7 @@ void check(const SimulationOptions& options) {
   require(operation >= 1, "simulation: operations count from 1, not {}", operation);
 }
 
-// In case `diagnose` has no name for it.
+// In case `diagnose` finds no cause.
 Diagnosis list_waits(const std::vector<RankSnapshot>& ranks) {
   Diagnosis result;
   result.headline = "no rank can go on";
@@ -112,7 +112,7 @@ class Simulation {
       RankSnapshot& snapshot = result.emplace_back(recorders_[rank]->snapshot());
       snapshot.fate = ends_[rank].fate;
       snapshot.status = ends_[rank].status;
-      // Its stack was unwound, and that closed the group; a process would just have gone.
+      // Unwinding its stack has closed the group; a process would just have disappeared.
       if (snapshot.status != 0) snapshot.left = false;
     }
     return result;

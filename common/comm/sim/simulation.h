@@ -1,5 +1,5 @@
-// Simulation: all ranks of a job in one process, one of them running at a time; the same seed gives
-// the same run.
+// Simulation: all ranks of a job in one process, one running at a time; the same seed gives the
+// same run.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ namespace lab {
 struct SimulationOptions {
   int ranks = 2;
   uint64_t seed = 1;
-  /// Messages up to this size are buffered: their send is done at once. Programs that rely on it
+  /// Messages up to this size are buffered: their send is done at once. Programs that rely on this
   /// deadlock when messages grow.
   size_t buffered_bytes = 0;
   /// Every message arrives up to this many steps of simulated time late, drawn from the seed, and
-  /// any may overtake any other: who does not wait for a message, reads old numbers, and who
-  /// changes a tensor before its send is done, sends the new ones. Which recv gets which message
-  /// does not change.
+  /// any may overtake any other: a rank that skips the wait reads stale data, and one that changes
+  /// a tensor before its send is done sends the new numbers. Which recv gets which message does not
+  /// change.
   int max_delay = 0;
   /// Which rank runs next when several could: the lowest (false), or drawn from the seed.
   bool shuffle_ranks = false;
-  /// Messages from one rank to another arrive as late as can be: when nobody else can go on. What
-  /// others do before then, did not wait for them.
+  /// Messages from one rank to another arrive as late as possible: when no other rank can go on.
+  /// Whatever other ranks do before then cannot have depended on these messages.
   struct SlowLink {
     int from = 0;
     int to = 0;
@@ -44,25 +44,25 @@ struct SimulationOptions {
 };
 
 struct SimulationReport {
-  /// Per rank: empty, or the message of the exception that ended it. A rank that waits for ever is
-  /// ended with the diagnosis's headline.
+  /// Per rank: empty, or the message of the exception that ended it. A rank that would wait forever
+  /// is ended with the diagnosis's headline.
   std::vector<std::string> errors;
   std::optional<Diagnosis> diagnosis;
   std::vector<RankSnapshot> snapshots;  // at the end, or when the diagnosis was made
-  /// Per rank. Times are steps of simulated time, from 1: every operation that the network is given
-  /// takes one, and when all ranks wait, time goes on to the next arrival. Computations take none.
+  /// Per rank. Times are steps of simulated time, from 1: every network operation takes one, and
+  /// when all ranks wait, the clock advances to the next arrival. Computations take none.
   std::vector<std::vector<OpRecord>> history;
 
   bool succeeded() const;
 };
 
 /// Runs `body` once per rank, each with its world group; returns when all have ended. Each rank has
-/// a thread of its own, but hands on to another only where it waits: no two run at once, and what
-/// the ranks' bodies share needs no lock. When no rank can go on, the job is deadlocked: that is
-/// found exactly, and at once. There are no deadlines; a body that computes for ever never returns.
+/// its own thread, but another one runs only when it waits: no two run at once, and data that the
+/// bodies share needs no lock. A deadlock (no rank can go on) is found exactly and at once. There
+/// are no deadlines: if a body computes forever, this never returns.
 ///
-/// A rank that is ended from outside is unwound by an exception that is no std::exception; a body
-/// that catches it all the same can do no more communication.
+/// A rank that is ended from outside is unwound by an exception that is not a std::exception; a
+/// body that catches it anyway can no longer communicate.
 ///
 /// Throws Error if the options contradict each other, std::system_error if threads run out.
 SimulationReport simulate(const SimulationOptions& options,

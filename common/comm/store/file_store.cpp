@@ -1,4 +1,4 @@
-// A file appears under its key's name when it is whole (rename); adding takes turns (flock).
+// A file gets its key's name when it is complete (rename); callers of `add` take turns (flock).
 #include "common/comm/store/file_store.h"
 
 #include <fcntl.h>
@@ -32,14 +32,14 @@ constexpr milliseconds kLockPatience{30'000};
 
 fs::path lock_file(const fs::path& folder) { return folder / "lock"; }
 
-/// Opened anew by every caller, since only then do threads exclude each other as processes do.
+/// Opened anew by every caller: only then does the lock exclude threads as well as processes.
 int open_lock_file(const fs::path& folder) {
   const int descriptor = open(lock_file(folder).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
   if (descriptor < 0) fail_io("open", lock_file(folder), errno);
   return descriptor;
 }
 
-/// Holds the lock of the folder; closing the descriptor gives it back.
+/// Holds the lock of the folder; closing the descriptor releases it.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder) : file_(open_lock_file(folder)) {
@@ -65,7 +65,7 @@ void write_all(int descriptor, std::string_view text, const fs::path& target) {
   }
 }
 
-/// A new file in the folder; closed, so that network file systems have it.
+/// A new file in the folder; closed, so that network file systems store it.
 std::string write_new_file(const fs::path& folder, const std::string& text) {
   std::string name = (folder / "new-XXXXXX").string();
   Descriptor file(mkostemp(name.data(), O_CLOEXEC));
@@ -89,8 +89,8 @@ FileStore::FileStore(const fs::path& folder) : folder_(folder) {
   const Descriptor writable(open_lock_file(folder_));
 }
 
-/// Bytes other than letters, digits, '-' and '_' become %XX. File systems allow 255 bytes a name:
-/// longer names go on in a folder, marked by '+'.
+/// Bytes other than letters, digits, '-' and '_' become %XX. File systems allow names of 255 bytes:
+/// longer ones continue in a folder, marked by '+'.
 fs::path FileStore::file_of(const std::string& key) const {
   constexpr size_t kPart = 200;
   store_rules::check_key(key);
@@ -111,7 +111,7 @@ void FileStore::set(const std::string& key, const std::string& value) {
   std::error_code error;
   if (target.parent_path() != folder_) fs::create_directories(target.parent_path(), error);
   if (error) fail_io("create a folder in", folder_, error.value());
-  // Unlike AtomicFile without syncing to disk: that takes long, and no job survives the machine.
+  // Unlike AtomicFile, does not sync to disk: that takes long, and no job survives its machine.
   const std::string file = write_new_file(folder_, value);
   if (rename(file.c_str(), target.c_str()) == 0) return;
   const int code = errno;

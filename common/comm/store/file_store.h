@@ -1,4 +1,4 @@
-// FileStore: a store in a folder that all ranks can see, for where no port can be opened.
+// FileStore: a store in a folder that all ranks can see, for use where no port can be opened.
 #pragma once
 
 #include <filesystem>
@@ -7,12 +7,12 @@
 
 namespace lab {
 
-/// One file a key, replaced as a whole; `add` holds a lock (flock) on a file of the folder. Who
-/// waits in `get` looks every 10 ms. The folder must be fresh for every job; it is made if it does
-/// not exist, and whoever made the job removes it.
+/// One file per key, replaced as a whole; `add` holds a lock (flock) on a file of the folder. A
+/// waiting `get` looks every 10 ms. Every job needs an empty folder; it is made if it does not
+/// exist, and whoever made the job removes it.
 class FileStore final : public Store {
  public:
-  /// Throws Error if the folder cannot be made or written.
+  /// Throws Error if the folder cannot be made or written to.
   explicit FileStore(const std::filesystem::path& folder);
 
   void set(const std::string& key, const std::string& value) override;

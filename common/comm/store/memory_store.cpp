@@ -1,4 +1,4 @@
-// A map, and one condition variable for all who wait.
+// A map, and one condition variable for all waiting threads.
 #include "common/comm/store/memory_store.h"
 
 #include "common/comm/store/store_rules.h"

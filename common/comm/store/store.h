@@ -1,4 +1,4 @@
-// Store: a small key-value memory that all ranks of a job share, to find each other before they can
+// Store: a small key-value table that all ranks of a job share, to find each other before they can
 // exchange messages.
 #pragma once
 
@@ -18,12 +18,12 @@ class StoreTimeout : public Error {
   using Error::Error;
 };
 
-/// In bytes; the same for all stores, so that what works with one works with the others.
+/// In bytes; the same for all stores, so that code that works with one works with the others.
 inline constexpr size_t kMaxStoreKey = 1024;
 inline constexpr size_t kMaxStoreValue = 1024 * 1024;
 
-/// Keys and values are bytes. All calls may come from several threads. All throw Error when the
-/// store cannot be reached, or when a key or value is too long; `get` also when its time is up.
+/// Keys and values are bytes. Several threads may call it. All calls throw Error if the store
+/// cannot be reached or a key or value is too long; `get` also when its time is up.
 class Store {
  public:
   virtual ~Store() = default;

@@ -1,4 +1,4 @@
-// Messages of the stores, and arithmetic on their texts.
+// Error messages of the stores, and arithmetic on their values.
 #include "common/comm/store/store_rules.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lab::store_rules {
 namespace {
 
-/// A key for a message: on one line, printable, not too long.
+/// A key for an error message: on one line, printable, not too long.
 std::string quoted(const std::string& key) {
   constexpr size_t kShown = 80;
   std::string text = "\"";

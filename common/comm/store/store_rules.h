@@ -1,4 +1,4 @@
-// What all stores do alike: limits, counters, deadlines, messages.
+// What all stores have in common: limits, counters, deadlines, error messages.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@ void check_key(const std::string& key);
 void check_value(const std::string& key, const std::string& value);
 
 /// What a counter holds after `amount` is added to its text; absent counts as 0. Throws Error if
-/// the text is no number, or the sum too large.
+/// the text is not a number, or the sum too large.
 int64_t counter_after(const std::string& key, const std::optional<std::string>& text,
                       int64_t amount);
 
-/// The number that is the whole text, in decimal; empty if it is anything else.
+/// The number that the whole text is, in decimal; empty if it is anything else.
 std::optional<int64_t> parse_number(std::string_view text);
 
-/// Now and `timeout`, however large or negative that is.
+/// Now plus `timeout`, however large or negative that is.
 std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
 
 [[noreturn]] void throw_timeout(const std::string& key, std::chrono::milliseconds timeout);

@@ -1,4 +1,4 @@
-// A pool of connections: every call has one to itself.
+// A pool of connections: each call has its own.
 #include "common/comm/store/tcp_store.h"
 
 #include <poll.h>
@@ -30,7 +30,7 @@ using tcp_store::Socket;
 constexpr milliseconds kPatience{8'000};  // for an answer that needs no waiting
 constexpr milliseconds kGrace{500};       // to end a `get` whose time is up
 
-/// A connection, of one call at a time.
+/// A connection, used by one call at a time.
 struct Line {
   Socket socket;
   std::string input = {};
@@ -67,7 +67,7 @@ Result send_request(Line& line, Message request, Clock::time_point deadline) {
   return send_all(line, encode(request), deadline);
 }
 
-/// Of the latest request. Earlier ones may still be answered: those that were given up.
+/// To the latest request. Replies to earlier ones that were given up may still arrive.
 Result receive_reply(Line& line, Clock::time_point deadline, Message& reply) {
   while (true) {
     while (auto message = tcp_store::take_message(line.input)) {
@@ -100,7 +100,7 @@ struct TcpStore::Impl {
     fail("the store at {} is gone: did rank 0 end?", place());
   }
 
-  /// Connects, again and again. While nobody listens, only if `patient`: afterwards it means that
+  /// Connects, trying repeatedly. If nobody listens, only if `patient`: later on, that means that
   /// the server has ended.
   Line connect(Clock::time_point deadline, bool patient) {
     milliseconds pause{10};
@@ -165,7 +165,7 @@ struct TcpStore::Impl {
     idle.push_back(std::move(line));
   }
 
-  /// A request that the server answers at once. Empty: not set.
+  /// A request that the server answers at once. Empty if the key is not set.
   std::optional<std::string> ask(Message request) {
     Line line = take();
     Message reply;
@@ -183,8 +183,8 @@ struct TcpStore::Impl {
     return std::move(reply.value);
   }
 
-  /// Empty when the time is up. Then the server is asked once more, without waiting: this ends its
-  /// waiting, and whatever was set in time is returned.
+  /// Empty when the time is up. Before that, asks the server once more, without waiting: this ends
+  /// the server's wait and returns a value that was set in time.
   std::optional<std::string> wait(const std::string& key, milliseconds timeout) {
     const auto deadline = store_rules::deadline_after(timeout);
     Line line = take();
@@ -231,7 +231,7 @@ int64_t TcpStore::add(const std::string& key, int64_t amount) {
   store_rules::check_key(key);
   const auto sum = impl_->ask({Kind::kAdd, 0, key, std::to_string(amount)});
   const auto number = store_rules::parse_number(sum.value_or(""));
-  require(number.has_value(), "the store at {} gives nonsense for a counter", impl_->place());
+  require(number.has_value(), "the store at {} returns nonsense for a counter", impl_->place());
   return *number;
 }
 

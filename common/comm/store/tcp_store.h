@@ -11,25 +11,25 @@
 
 namespace lab {
 
-/// What a TcpStoreServer puts up with.
+/// Limits of a TcpStoreServer.
 struct TcpStoreLimits {
   size_t connections = 256;
-  std::chrono::milliseconds greeting{5000};  // from connecting to a whole greeting
-  std::chrono::milliseconds message{30000};  // to send a whole request, or to take a whole reply
+  std::chrono::milliseconds greeting{5000};  // from connecting to a complete greeting
+  std::chrono::milliseconds message{30000};  // to send a whole request, or to read a whole reply
 };
 
 /// Serves a store on a thread of its own until it is destroyed.
 ///
-/// Every connection must begin with the protocol's greeting within a few seconds; who sends
-/// anything else (a browser, a port scanner, a rank of another version), keys over 1 KiB, values
-/// over 1 MiB, or makes too many connections, is disconnected; nobody else notices.
+/// Every connection must begin with the protocol's greeting within a few seconds. A client that
+/// sends anything else (a browser, a port scanner, a rank of another version), keys over 1 KiB or
+/// values over 1 MiB, or makes too many connections, is disconnected; others are not affected.
 class TcpStoreServer {
  public:
   /// Listens at `address` (a numeric address or a host name) and `port`; 0: any free one. Throws
-  /// Error in one line if the port is in use (and says what to do) or the address is not this
+  /// Error, in one line, if the port is in use (and says what to do) or the address is not this
   /// machine's.
   TcpStoreServer(const std::string& address, uint16_t port, const TcpStoreLimits& limits = {});
-  /// Clients that wait get an Error at once. Nobody may be in a call of `store()` any more.
+  /// Waiting clients get an Error at once. No call of `store()` may be in progress.
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
@@ -43,13 +43,13 @@ class TcpStoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A client. Its calls may come from several threads; while one waits in `get`, the others do not
-/// stand in line behind it. A call that the server does not answer in 8 s throws Error, and every
-/// call does so at once when the server has ended.
+/// A client. Several threads may call it; a thread that waits in `get` does not hold up the others.
+/// A call that the server does not answer within 8 s throws Error, and every call does so at once
+/// when the server has ended.
 class TcpStore final : public Store {
  public:
-  /// Connects; tries again until somebody listens there, `timeout` at most. Throws Error: "no store
-  /// at 10.0.0.1:29500 ...: is rank 0 running there?"
+  /// Connects; retries until something listens there, for at most `timeout`. Throws Error: "no
+  /// store at 10.0.0.1:29500 ...: is rank 0 running there?"
   TcpStore(const std::string& address, uint16_t port, std::chrono::milliseconds timeout);
   ~TcpStore() override;
 

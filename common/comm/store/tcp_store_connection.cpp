@@ -10,7 +10,7 @@
 
 namespace lab::tcp_store {
 
-// Nobody reads the messages of these errors but who debugs the server.
+// Only those who debug the server see these error messages.
 
 Connection::Connection(Socket socket, const std::string& greeting, const TcpStoreLimits& limits)
     : socket_(std::move(socket)),
@@ -46,7 +46,7 @@ void Connection::look_again(MemoryStore& values) {
 }
 
 void Connection::greet() {
-  require(may_be_client_greeting(input_), "this is no client");
+  require(may_be_client_greeting(input_), "this is not a client");
   if (input_.size() < kClientGreetingSize) return;
   output_ = greeting_;
   flush();
@@ -71,7 +71,7 @@ void Connection::answer(const Message& request, MemoryStore& values) {
     }
     case Kind::kAdd: {
       const auto amount = store_rules::parse_number(request.value);
-      require(amount.has_value(), "an amount that is no number");
+      require(amount.has_value(), "an amount that is not a number");
       try {
         return reply(request, Kind::kValue, std::to_string(values.add(request.key, *amount)));
       } catch (const Error& error) {

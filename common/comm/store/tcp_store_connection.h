@@ -1,4 +1,4 @@
-// One client, as the TcpStoreServer sees it.
+// One client of the TcpStoreServer.
 #pragma once
 
 #include <optional>
@@ -12,22 +12,22 @@
 namespace lab::tcp_store {
 
 /// Does what can be done without waiting, and keeps the rest: an incomplete request, a reply that
-/// the client has not taken yet, a `get` whose key is not set. Holds one request and one reply at
-/// most: while a reply waits, nothing is read. Methods throw Error when the client is to be
+/// the client has not read yet, a `get` whose key is not set. Holds at most one request and one
+/// reply: while a reply waits, nothing is read. Methods throw Error if the client must be
 /// disconnected.
 class Connection {
  public:
   Connection(Socket socket, const std::string& greeting, const TcpStoreLimits& limits);
 
   const Socket& socket() const { return socket_; }
-  /// What to wait for, as poll has it.
+  /// The events to wait for, as for poll.
   short events() const;
-  /// When it is to be disconnected unless it gets on.
+  /// When to disconnect it unless it makes progress.
   Clock::time_point deadline() const { return deadline_; }
 
-  /// To be called when its events have come.
+  /// Call it when those events have occurred.
   void serve(MemoryStore& values);
-  /// To be called when values may have changed: answers the `get` that waits, if it can.
+  /// Call it when values may have changed: answers the waiting `get`, if possible.
   void look_again(MemoryStore& values);
 
  private:
@@ -45,7 +45,7 @@ class Connection {
   std::string output_;
   std::optional<Message> waiting_;
   Clock::time_point deadline_;
-  bool got_on_ = false;  // a message has been read or written to its end
+  bool got_on_ = false;  // a message has been read or written completely
 };
 
 }  // namespace lab::tcp_store

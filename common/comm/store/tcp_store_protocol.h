@@ -1,12 +1,12 @@
-// What a TcpStore and its server say to each other. All numbers are big-endian.
+// The protocol between a TcpStore and its server. All numbers are big-endian.
 //
 //   client greeting   "labstore"  u32 version
 //   server greeting   "LABSTORE"  u32 version  u64 identity of this server
 //   message           u8 kind  u32 number  u32 key size  u32 value size  key  value
 //
 // The client speaks first and waits for the server's greeting. Then every request gets one reply
-// with the same number, but a `get` whose key is not set gets it only once somebody sets it, and
-// none if the client sends another request before: that is how waiting ends.
+// with the same number. A `get` whose key is not set gets it only once the key is set, and never if
+// the client sends another request first: that is how a client stops waiting.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,10 @@ inline constexpr size_t kServerGreetingSize = 20;
 std::string client_greeting(uint32_t version = kVersion);
 std::string server_greeting(uint64_t identity);
 
-/// Whether this begins as the greeting of a client (server) of any version does, so far as it goes.
+/// Whether this may be the beginning of the greeting of a client (server) of any version.
 bool may_be_client_greeting(std::string_view bytes);
 bool may_be_server_greeting(std::string_view bytes);
-/// Of a greeting that is whole.
+/// The version in a complete greeting.
 uint32_t greeting_version(std::string_view greeting);
 uint64_t server_identity(std::string_view greeting);
 
@@ -52,8 +52,8 @@ struct Message {
 
 std::string encode(const Message& message);
 
-/// Takes the first message from the front of the buffer; empty if it is not whole yet. Throws Error
-/// if it is no message, or too large: this shows before the buffer has grown.
+/// Takes the first message from the front of the buffer; empty if it is not complete yet. Throws
+/// Error if it is not a message, or too large, before the buffer has grown.
 std::optional<Message> take_message(std::string& buffer);
 
 }  // namespace lab::tcp_store

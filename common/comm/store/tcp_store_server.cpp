@@ -1,4 +1,4 @@
-// One thread that never waits for a single client.
+// One thread, which never waits for a particular client.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -48,7 +48,7 @@ class Bell {
   Socket event_;
 };
 
-/// The values, for this process; clients may wait for what it sets.
+/// The store for this process; clients may wait for what it sets.
 class LocalStore final : public Store {
  public:
   LocalStore(MemoryStore& values, Bell& bell) : values_(values), bell_(bell) {}
@@ -115,7 +115,7 @@ struct TcpStoreServer::Impl {
       for (pollfd& descriptor : descriptors) descriptor.revents = 0;
   }
 
-  /// Whatever goes wrong with one client, it is the only one to notice.
+  /// Whatever goes wrong with one client does not affect the others.
   template <typename Action>
   void attempt(size_t index, const Action& action) {
     if (!connections[index]) return;
@@ -127,7 +127,7 @@ struct TcpStoreServer::Impl {
   }
 
   void accept_all() {
-    constexpr int kAtOnce = 64;  // then it is the others' turn
+    constexpr int kAtOnce = 64;  // then the others have their turn
     for (int i = 0; i < kAtOnce; ++i) {
       Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       const int error = errno;

@@ -41,8 +41,8 @@ void set_option(const Socket& socket, int level, int option, int value) {
   setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
-/// Whether a connection to a port where nobody listened has met itself: the kernel had chosen that
-/// very port as the near end.
+/// Whether a connection to a port where nobody listened has connected to itself: the kernel chose
+/// the same port as its near end.
 bool connected_to_itself(const Socket& socket) {
   sockaddr_storage near = {};
   sockaddr_storage far = {};
@@ -79,8 +79,8 @@ Socket listen_at(const std::string& address, uint16_t port) {
   int error = 0;
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
     Socket socket = make_socket(*next);
-    // A port whose last connections are still being closed may be used again. One where somebody
-    // listens may not; that shows in bind, or only in listen.
+    // A port whose last connections are still being closed may be used again. One where a process
+    // listens may not; either bind or listen reports it.
     if (socket) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (socket && bind(socket.get(), next->ai_addr, next->ai_addrlen) == 0 &&
         listen(socket.get(), SOMAXCONN) == 0)

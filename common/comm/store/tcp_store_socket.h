@@ -1,4 +1,4 @@
-// Sockets of the TcpStore and its server: non-blocking, not inherited by programs that are started.
+// Sockets of the TcpStore and its server: non-blocking, not inherited by child programs.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@ namespace lab::tcp_store {
 
 using Clock = std::chrono::steady_clock;
 
-/// A descriptor that is closed with its owner.
+/// A descriptor that its owner closes when it is destroyed.
 class Socket {
  public:
   explicit Socket(int descriptor = -1) : descriptor_(descriptor) {}
@@ -32,25 +32,25 @@ class Socket {
 /// "127.0.0.1:29500", "[::1]:29500".
 std::string place(const std::string& address, uint16_t port);
 
-/// Listens there, at exactly this address. Throws Error, as TcpStoreServer does.
+/// Listens at exactly this address. Throws Error as TcpStoreServer does.
 Socket listen_at(const std::string& address, uint16_t port);
 uint16_t own_port(const Socket& socket);
 
-/// One attempt to connect. Without success the socket is empty, and `error` says why (errno; also
+/// One attempt to connect. If it fails, the socket is empty and `error` says why (errno, including
 /// ETIMEDOUT). Throws Error if the address is unknown.
 Socket connect_to(const std::string& address, uint16_t port, Clock::time_point deadline,
                   int& error);
 
-/// For connections: what is written leaves at once; a peer whose machine is gone is noticed within
-/// about a minute.
+/// For connections: data is sent at once, and a peer whose machine is gone is noticed within about
+/// a minute.
 void prepare(const Socket& socket);
 
-/// Waits until the socket is ready for `events` (as for poll), has failed or was closed. False when
+/// Waits until the socket is ready for `events` (as for poll), has failed or was closed. False if
 /// the deadline has passed.
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline);
 
-/// Without waiting. How many bytes were sent (received and appended); 0: none now; -1: the
-/// connection is over.
+/// Does not wait. Returns how many bytes were sent (received and appended); 0: none now; -1: the
+/// connection has ended.
 int64_t send_some(const Socket& socket, std::string_view bytes);
 int64_t receive_some(const Socket& socket, std::string& buffer);
 

@@ -1,4 +1,4 @@
-// Numbers of bytes as people read them.
+// Numbers of bytes formatted for people.
 #pragma once
 
 #include <fmt/format.h>

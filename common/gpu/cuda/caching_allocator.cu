@@ -1,4 +1,4 @@
-// Size classes, reuse, and the driver behind them.
+// Size classes, reuse, and requests to the driver.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ size_t size_class(size_t bytes) {
   return std::max<size_t>(step, (bytes + step - 1) / step * step);
 }
 
-/// While this lives, the calling thread may call cudaMalloc although it records a graph.
+/// During its lifetime, the calling thread may call cudaMalloc although it records a graph.
 class AllowAllocation {
  public:
   AllowAllocation() { exchange(); }

@@ -1,4 +1,4 @@
-// What CUDA's error codes mean, and what helps.
+// What CUDA's error codes mean, and what to do about them.
 #include "common/error.h"
 #include "common/gpu/cuda/byte_count.h"
 #include "common/gpu/cuda/check.h"
@@ -6,7 +6,7 @@
 namespace lab::cuda {
 namespace {
 
-/// 0 where there is no driver.
+/// 0 if there is no driver.
 int driver_version() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
@@ -42,7 +42,7 @@ std::string remedy(cudaError_t status) {
       if (driver_version() == 0) return driver_remedy();
       return "look for the GPU with nvidia-smi; CUDA_VISIBLE_DEVICES may hide it; or use --device "
              "cpu";
-    case cudaErrorInsufficientDriver:  // also where there is none at all
+    case cudaErrorInsufficientDriver:  // also if there is none at all
     case cudaErrorUnsupportedPtxVersion:
     case cudaErrorSystemDriverMismatch:
       return driver_remedy();

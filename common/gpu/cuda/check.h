@@ -1,8 +1,8 @@
 // Every call of CUDA and cuBLAS goes through check(): a failure becomes an Error that says which
 // call, for what, why, and what to do about it.
 //
-// CUDA reports the failure of a kernel late: by a later call, whichever comes first. The message
-// says so where that is the case.
+// CUDA reports the failure of a kernel late: by whichever call comes next. In that case the message
+// says so.
 #pragma once
 
 #include <cublas_v2.h>
@@ -14,7 +14,7 @@
 
 namespace lab::cuda {
 
-/// One sentence or two for people: CUDA's own words, and the remedy where one is known.
+/// One or two sentences: CUDA's own words, and the remedy if one is known.
 std::string explain(cudaError_t status);
 
 /// "13.0" for 13000, as CUDA counts versions.

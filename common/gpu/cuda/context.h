@@ -1,4 +1,4 @@
-// What all CUDA code of this process shares: one GPU, one stream, one cuBLAS handle, one allocator.
+// What all CUDA code of this process shares: a GPU, a stream, a cuBLAS handle, an allocator.
 #pragma once
 
 #include <cublas_v2.h>
@@ -19,12 +19,12 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// Makes the GPU that of the calling thread; every thread starts out with GPU 0.
+  /// Makes this the GPU of the calling thread; every thread starts with GPU 0.
   void activate() const;
 
   int index() const { return index_; }
-  /// All kernels, products and copies are asked for on this stream, and happen in that order. Work
-  /// on other streams does not wait for it unless told to, nor it for them.
+  /// All kernels, products and copies are launched on this stream and run in that order. Work on
+  /// other streams is not ordered with it unless told to wait.
   cudaStream_t stream() const { return stream_; }
   /// Its workspace is fixed, so that products give the same bits each time and can be recorded.
   cublasHandle_t blas() const { return blas_; }
@@ -32,9 +32,9 @@ class Context {
 
   /// Of matrix products.
   Precision precision() const { return precision_; }
-  /// kBfloat16 needs tensor cores that know it.
+  /// kBfloat16 needs tensor cores that support it.
   bool supports(Precision precision) const;
-  /// Throws Error for one that is not supported.
+  /// Throws Error for an unsupported one.
   void set_precision(Precision precision);
 
   /// Of the GPU. Each runs a few blocks of threads at the same time.
@@ -55,11 +55,11 @@ class Context {
   int multiprocessors_ = 0;
 };
 
-/// That of accelerator(). Throws Error when there is no GPU.
+/// The context of accelerator(). Throws Error if there is no GPU.
 Context& current_context();
 
-/// GPU memory for the intermediate results of one operation. It may be given back as soon as the
-/// operation has been asked for: see CachingAllocator.
+/// GPU memory for the intermediate results of one operation. It may be released as soon as the
+/// operation has been launched: see CachingAllocator.
 template <typename T>
 class Scratch {
  public:

@@ -1,13 +1,12 @@
-// Shared memory whose size the launch decides.
+// Shared memory whose size is given at launch.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace lab::cuda {
 
-/// The block's dynamic shared memory, aligned to 16 bytes, as an array of T: as long as
-/// `dynamicSmemBytes` of the launch says. All calls in a kernel return the same memory. Not
-/// initialised.
+/// The block's dynamic shared memory, aligned to 16 bytes, as an array of T; its size is
+/// `dynamicSmemBytes` of the launch. All calls in a kernel return the same memory. Not initialised.
 template <typename T>
 __device__ T* dynamic_shared() {
 #ifdef __CUDACC__

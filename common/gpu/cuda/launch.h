@@ -1,5 +1,5 @@
 // launch(): starts a kernel, checked. An ordinary function instead of <<<>>>, so that the same
-// source also compiles where no nvcc is.
+// source also compiles without nvcc.
 //
 //   launch(scale_kernel, blocks, 256, stream, data, count, factor);
 //   launch(tile_kernel, blocks, dim3(32, 8), stream, DynamicShared{bytes}, data);
@@ -17,19 +17,18 @@
 
 namespace lab::cuda {
 
-/// Bytes of shared memory that the launch decides about; the kernel finds them with
-/// dynamic_shared().
+/// Bytes of dynamic shared memory of a launch; the kernel gets them with dynamic_shared().
 struct DynamicShared {
   size_t bytes;
 };
 
-/// More than this much must be asked for, kernel by kernel; the hardware limit is 64 KiB or more.
+/// More than this must be requested for each kernel; the hardware limit is at least 64 KiB.
 constexpr size_t kSharedBytesUnasked = size_t{48} << 10;
 
 template <typename... Parameters, typename... Args>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
             DynamicShared shared, Args&&... args) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;  // nothing to do, which CUDA refuses
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;  // nothing to do; CUDA would refuse it
   if (shared.bytes > kSharedBytesUnasked) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared.bytes)),
@@ -52,7 +51,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t s
   launch(kernel, grid, block, stream, DynamicShared{0}, std::forward<Args>(args)...);
 }
 
-/// Blocks that are needed for `count` items, `per_block` each.
+/// The number of blocks for `count` items, `per_block` each.
 inline unsigned blocks_for(int64_t count, int64_t per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
 }

@@ -1,4 +1,4 @@
-// Pinned host memory that is used again.
+// Pinned host memory that is reused.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace lab::cuda {
 
-/// Pinning memory takes the operating system longer than most messages need for their way. Blocks
-/// come in powers of two. One that is given back may still be read or written by copies that were
-/// asked for: it is used again after the GPU has been waited for.
+/// Pinning memory takes the operating system longer than most messages take to arrive. Blocks come
+/// in powers of two. A released block may still be read or written by copies that were launched: it
+/// is reused only after the GPU has been waited for.
 class PinnedPool {
  public:
   PinnedPool() = default;
@@ -18,17 +18,17 @@ class PinnedPool {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  /// Throws Error when the system has no memory left to pin.
+  /// Throws Error if the system has no memory left to pin.
   void* allocate(size_t bytes);
   void release(void* memory) noexcept;
-  /// The GPU has done all that was asked of it.
+  /// Call it when the GPU has finished all launched work.
   void gpu_is_idle();
 
  private:
   std::mutex mutex_;
   std::map<void*, size_t> sizes_;              // of all blocks
   std::map<size_t, std::vector<void*>> free_;  // by size
-  std::vector<void*> given_back_;              // since the GPU was last waited for
+  std::vector<void*> given_back_;              // released since the GPU was last waited for
 };
 
 }  // namespace lab::cuda

@@ -1,4 +1,4 @@
-// Stream capture: the stream notes down what it is asked for instead of doing it.
+// Stream capture: the stream records work instead of running it.
 #include "common/error.h"
 #include "common/gpu/cuda/check.h"
 #include "common/gpu/cuda/recorded_graph.h"
@@ -25,7 +25,7 @@ class RecordedGraph final : public RecordedWork {
   cudaGraphExec_t graph_;
 };
 
-/// From here to finish() the stream records. Ends the recording also when an exception passes.
+/// The stream records from here to finish(). An exception ends the recording, too.
 class Capture {
  public:
   explicit Capture(Context& context) : context_(context) {

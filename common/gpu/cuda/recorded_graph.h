@@ -11,7 +11,8 @@
 
 namespace lab::cuda {
 
-/// See Accelerator::record. If `work` throws, the recording is dropped and the exception passed on.
+/// See Accelerator::record. If `work` throws, the recording is dropped and the exception
+/// propagates.
 std::unique_ptr<RecordedWork> record_graph(Context& context, const std::function<void()>& work);
 
 }  // namespace lab::cuda

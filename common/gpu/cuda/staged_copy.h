@@ -1,4 +1,4 @@
-// Copies between GPU memory and ordinary host memory, by way of pinned buffers.
+// Copies between GPU memory and ordinary host memory, through pinned buffers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,9 +9,9 @@
 
 namespace lab::cuda {
 
-/// The GPU can only read and write host memory that the operating system promises not to move:
-/// pinned memory. Ordinary memory is copied piece by piece through two pinned buffers, so that the
-/// processor fills (or empties) one while the GPU works on the other.
+/// The GPU can only access host memory that the operating system promises not to move: pinned
+/// memory. Ordinary memory is copied piece by piece through two pinned buffers, so that the CPU
+/// fills (or empties) one while the GPU works on the other.
 ///
 /// Both methods return when the ordinary memory has been read, or written. Threads take turns.
 class StagedCopy {
@@ -29,7 +29,7 @@ class StagedCopy {
  private:
   struct Buffer {
     void* memory = nullptr;
-    cudaEvent_t finished = nullptr;  // the GPU's last copy from or to it
+    cudaEvent_t finished = nullptr;  // when the GPU's last copy from or to it is done
   };
   Buffer& next_buffer();
 

@@ -1,12 +1,12 @@
-// The stream of this process, for kernels outside of common/.
+// The stream of this process, for kernels outside common/.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace lab::cuda {
 
-/// On which all kernels, products and copies of the workbook are asked for, and in whose order they
-/// happen: that of accelerator(). Throws Error when there is no GPU.
+/// The stream of accelerator(), on which all kernels, products and copies of the workbook run, in
+/// order. Throws Error if there is no GPU.
 cudaStream_t stream();
 
 }  // namespace lab::cuda

@@ -1,4 +1,4 @@
-// Causal attention on the GPU: see ops.h for its meaning.
+// Causal attention on the GPU: see ops.h for what it computes.
 #pragma once
 
 #include "common/gpu/cuda/context.h"
@@ -20,8 +20,8 @@ void attention_backward(const Context& context, const AttentionShape& shape, con
 
 /// The same on tensor cores, from compute capability 8.0 on. Sums are float32, and so is logsumexp;
 /// probabilities and their gradients are rounded to bfloat16 where they are factors of a product.
-/// Memory is moved 16 bytes at a time where head_dim and the strides are multiples of 8 and rows
-/// begin at multiples of 16 bytes.
+/// Memory is moved 16 bytes at a time if head_dim and the strides are multiples of 8 and rows begin
+/// at multiples of 16 bytes.
 void attention_forward(const Context& context, const AttentionShape& shape, const Bfloat16Matrix& q,
                        const Bfloat16Matrix& k, const Bfloat16Matrix& v, const Bfloat16Matrix& y,
                        float* logsumexp);

@@ -1,13 +1,13 @@
 // Causal attention, backward. With P the probabilities and S the scores,
-//   dV = P^T dY,   dP = dY V^T,   dS = P (dP - delta),   dQ = dS K / sqrt(D),   dK = dS^T Q /
-//   sqrt(D),
-// where delta is the sum of dY Y over each row. P is computed again, tile by tile, from Q, K and
-// the saved logsumexp: that costs a product and saves the T x T matrix.
+//   dV = P^T dY,   dP = dY V^T,   dS = P (dP - delta),
+//   dQ = dS K / sqrt(D),   dK = dS^T Q / sqrt(D),
+// where delta is the sum of dY Y over each row. P is recomputed, tile by tile, from Q, K and the
+// saved logsumexp: that costs a product and saves the T x T matrix.
 //
-// dK and dV are sums over queries, dQ is a sum over keys. One kernel for all three would have to
-// add to dQ from several blocks, in an order left to chance. So there are two, and P is computed in
-// each: one with a block per tile of keys that goes through the queries (of all heads that share
-// the keys, in order), one with a block per tile of queries that goes through the keys.
+// dK and dV are sums over queries, dQ is a sum over keys. A single kernel for all three would add
+// to dQ from several blocks, in arbitrary order. So there are two, and each computes P: one with a
+// block per tile of keys that goes through the queries (of all heads that share the keys, in
+// order), one with a block per tile of queries that goes through the keys.
 #include <cmath>
 
 #include "common/gpu/kernels/attention.h"
@@ -25,11 +25,11 @@ struct Arguments {
   bool packs;
 };
 
-/// With 2, some kernels no longer have enough registers.
+/// With 2, some kernels would not have enough registers.
 constexpr int kUnroll = 1;
 
-/// Rows of the tiles that stay, and of those that pass by. Wide heads get fewer, to fit the 64 KiB
-/// of shared memory that every GPU has.
+/// Rows of the tiles that stay, and of those that are loaded in turn. Wide heads get fewer, to fit
+/// into the 64 KiB of shared memory that every GPU has.
 template <int kHeadDim>
 struct Tiles {
   static constexpr int kStay = kHeadDim <= 64 ? 64 : 32;
@@ -44,7 +44,7 @@ struct Tiles {
   }
 };
 
-/// Where a block's tiles lie in shared memory: two that stay, two that pass by, and the weights.
+/// A block's tiles in shared memory: two that stay, two that are loaded in turn, and the weights.
 template <int kHeadDim>
 struct SharedTiles {
   using Size = Tiles<kHeadDim>;
@@ -60,7 +60,7 @@ __device__ float probability(float score, float factor, float logsumexp2, bool s
   return seen ? exp2f(score * factor - logsumexp2) : 0.0F;
 }
 
-/// Rows of the products are keys, columns are queries. Queries behind the last one are rows of
+/// Rows of the products are keys, columns are queries. Queries beyond the last one are rows of
 /// zeros in their tiles, and their delta is 0: they add nothing.
 template <int kHeadDim>
 __global__ void __launch_bounds__(kTileThreads) attention_dk_dv_kernel(Arguments a) {

@@ -17,9 +17,9 @@ struct BackwardArguments {
   bool packs;
 };
 
-/// Where a block's tiles lie in shared memory: two that stay, two that pass by, and logsumexp and
-/// delta of queries that pass by. Wide heads leave fewer registers, so their left factors are not
-/// kept, and less passes by at a time.
+/// A block's tiles in shared memory: two that stay, two that are loaded in turn, and logsumexp and
+/// delta of the queries loaded. Wide heads leave fewer registers, so their left factors are not
+/// kept, and fewer rows are loaded at a time.
 template <int kHeadDim, int kWarps>
 struct BackwardTiles {
   static constexpr bool kKept = kHeadDim <= 64;
@@ -28,8 +28,9 @@ struct BackwardTiles {
   static constexpr int kN = kPass / kQuarter;
   static constexpr int kThreads = kWarps * kWarp;
   static_assert(kPass <= kThreads);
-  /// Blocks that a multiprocessor must have registers for; 0: the compiler decides. Where there is
-  /// a number, nvcc 13 would try for one more (sm_90), and pay with registers moved to memory.
+  /// Blocks for which a multiprocessor must have registers; 0: the compiler decides. Where there is
+  /// a number, nvcc 13 would otherwise try for one more block (sm_90) and spill registers to
+  /// memory.
   static constexpr int kAtOnce = (kHeadDim == 16                     ? 4
                                   : kHeadDim == 48 || kHeadDim == 64 ? 2
                                                                      : 0) *

@@ -1,13 +1,13 @@
 // dK and dV of attention in bfloat16: one block per tile of keys, which goes through the queries of
 // all heads that share the keys, in order. Rows of a warp are keys: scores and probabilities are
-// computed transposed, and so come out as the left factors of the products that follow.
+// computed transposed, so they can be the left factors of the next products.
 #include "common/gpu/cuda/launch.h"
 #include "common/gpu/kernels/attention_bfloat16_backward.h"
 
 namespace lab::cuda {
 namespace {
 
-/// Queries behind the last one are rows of zeros in their tiles, and their delta is 0: they add
+/// Queries beyond the last one are rows of zeros in their tiles, and their delta is 0: they add
 /// nothing.
 template <int kHeadDim, int kWarps>
 __global__ void __launch_bounds__(BackwardTiles<kHeadDim, kWarps>::kThreads,
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(BackwardTiles<kHeadDim, kWarps>::kThreads,
   typename T::Sum dk = {};
   typename T::Sum dv = {};
 
-  // What passes by: queries of a tile, and of one of them for each thread, what was saved.
+  // Loaded in turn: the queries of a tile, and the saved values of one query per thread.
   struct Passing {
     typename T::PassingRows queries;
     float logsumexp2;
@@ -52,13 +52,13 @@ __global__ void __launch_bounds__(BackwardTiles<kHeadDim, kWarps>::kThreads,
   };
   const int64_t first_head = kv_head * group;
   const int64_t last_head = first_head + group - 1;
-  // While products are computed, what the next ones need is under way.
+  // While products are computed, the operands of the next ones are being loaded.
   Passing passing = read(first_head, first_key);
   for (int64_t h = first_head; h <= last_head; ++h) {
     for (int64_t first = first_key; first < s.queries; first += T::kPass) {
       // Whether these queries see any of the warp's keys.
       const bool seen = first + T::kPass > warp_key;
-      // What lay in the tiles is no longer needed.
+      // The contents of the tiles are no longer needed.
       __syncthreads();
       passing.queries.store(tiles.pass_a);
       if (static_cast<int>(threadIdx.x) < T::kPass) {
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(BackwardTiles<kHeadDim, kWarps>::kThreads,
         }
       }
       dy_rows.store(tiles.pass_b);
-      // Behind the last query of the last head there is nothing to read.
+      // After the last query of the last head there is nothing to read.
       const bool next_head = first + T::kPass >= s.queries && h < last_head;
       passing = read(next_head ? h + 1 : h, next_head ? first_key : first + T::kPass);
       __syncthreads();

@@ -44,12 +44,12 @@ __global__ void __launch_bounds__(BackwardTiles<kHeadDim, kWarps>::kThreads,
 
   typename T::Sum dq = {};
   const int64_t all_keys = min(first_query + T::kStay, s.queries);
-  // While products are computed, the tile of the next ones is under way.
+  // While products are computed, the tile of the next ones is being loaded.
   typename T::PassingRows k_rows(head(a.k, kv_head), 0);
   for (int64_t first = 0; first < all_keys; first += T::kPass) {
     // Whether a query of this warp sees any of these keys.
     const bool sees_any = first < warp_query + kBlock;
-    // What lay in the tiles is no longer needed.
+    // The contents of the tiles are no longer needed.
     __syncthreads();
     k_rows.store(tiles.pass_a);
     const typename T::PassingRows v_rows(head(a.v, kv_head), first);

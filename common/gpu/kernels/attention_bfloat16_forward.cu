@@ -1,11 +1,11 @@
-// Causal attention of bfloat16, forward, on tensor cores (Dao, 2023: "FlashAttention-2"). The idea
-// is that of attention_forward.cu: keys in tiles, and the online softmax.
+// Causal attention of bfloat16, forward, on tensor cores (Dao, 2023: "FlashAttention-2"). The
+// method is that of attention_forward.cu: keys in tiles, and the online softmax.
 //
 // A warp has 16 queries and keeps them, their scores and their sums in registers, as fragments
 // (attention_fragments.h); a block has 4 warps, or 2 where blocks would be too few to keep the GPU
-// busy. Keys and values of a tile lie in shared memory, which all warps read. Scores never leave
-// their lanes: the 4 lanes that share a row agree on its largest score, and what they hold of the
-// probabilities is what the product with the values wants from them.
+// busy. Keys and values of a tile are in shared memory, which all warps read. Scores never leave
+// their lanes: the 4 lanes that share a row agree on its largest score, and hold exactly the
+// probabilities that the product with the values needs from them.
 #include <cmath>
 
 #include "common/gpu/cuda/dynamic_shared.h"
@@ -43,8 +43,8 @@ __device__ float row_sum(float value) {
   return value + __shfl_xor_sync(kAllLanes, value, 2);
 }
 
-/// What is known of the lane's two rows: the largest score, the sum of e^(score - largest) (of this
-/// lane's keys only: lanes are added up at the end), and the sum of e^(score - largest) v.
+/// State of the lane's two rows: the largest score, the sum of e^(score - largest) (of this lane's
+/// keys only: lanes are added up at the end), and the sum of e^(score - largest) v.
 template <int kHeadDim>
 struct Sums {
   float largest[2] = {-INFINITY, -INFINITY};
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) attention_forward_bfloat16_kern
   const LeftFactor<kHeadDim, true> queries(k_tile + warp() * kBlock * kPitch<kHeadDim>);
   __syncthreads();
   Sums<kHeadDim> sums;
-  // While one product is computed, the tile of the next is under way.
+  // While one product is computed, the tile of the next is being loaded.
   Rows k_rows(k, 0);
   for (int64_t first_key = 0; first_key < all_keys; first_key += kTile) {
     // Whether a query of this warp sees any of these keys.

@@ -4,8 +4,8 @@
 // query the largest score so far (m), the sum of e^(score - m) (l) and the sum of e^(score - m) v
 // (out). When a tile brings a larger score, m grows and l and out are scaled down to match: the
 // "online softmax" (Milakov and Gimelshein, 2018). At the end y = out / l, and logsumexp = m + ln l
-// is all that the backward pass needs to compute any probability again. Keys behind the block's
-// last query are never looked at. Blocks with the most keys start first.
+// is all that the backward pass needs to compute any probability again. Keys after the block's last
+// query are never read. Blocks with the most keys start first.
 //
 // Scores are kept times log2(e) / sqrt(D), so that exponentials are powers of two.
 #include <cmath>

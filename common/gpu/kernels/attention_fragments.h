@@ -2,10 +2,11 @@
 // result, whose fragments (tensor_core.h) stay in its registers. Of a result, fragment n holds
 // columns 8 n to 8 n + 7.
 //
-// Tiles are read in blocks of 16 x 16. Each lane names the same place of every block, so that its
-// four quarters come as 0: upper left, 1: lower left, 2: upper right, 3: lower right. That is an A;
-// and it is two B side by side: quarters (0, 2) and (1, 3) where the tile's rows are the columns of
-// B; (0, 1) and (2, 3) where they are its rows, and the quarters came transposed.
+// Tiles are read in blocks of 16 x 16. Each lane gives the address of the same place in every
+// block, so that its four quarters are 0: upper left, 1: lower left, 2: upper right, 3: lower
+// right. That is an A. It is also two B side by side: quarters (0, 2) and (1, 3) if the tile's rows
+// are the columns of B; (0, 1) and (2, 3) if they are its rows and the quarters were loaded
+// transposed.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,10 +26,10 @@ constexpr int kBlock = 16;   // rows and columns of a block, rows of a warp
 constexpr int kQuarter = 8;  // rows and columns of a quarter, columns of a fragment of a result
 constexpr int kNumbers = 4;  // of a fragment of a result in a lane
 
-/// Where a lane's first number lies in a fragment of a result.
+/// The place of a lane's first number in a fragment of a result.
 __device__ inline int lane_row() { return lane() / 4; }
 __device__ inline int lane_column() { return lane() % 4 * 2; }
-/// Where number e of fragment n lies in the result.
+/// The place of number e of fragment n in the result.
 __device__ inline int row_of(int e) { return lane_row() + e / 2 * kQuarter; }
 __device__ inline int column_of(int n, int e) { return n * kQuarter + lane_column() + e % 2; }
 
@@ -42,20 +43,21 @@ __device__ void fill_where(float (&result)[kN][kNumbers], float value, const Is&
       if (is(row_of(e), column_of(n, e))) result[n][e] = value;
 }
 
-/// Where the row begins that the calling lane names of the block of a tile at [row][column].
+/// The beginning of the row that the calling lane addresses in the block of a tile at
+/// [row][column].
 template <int kHeadDim>
 __device__ const __nv_bfloat16* row_of_lane(const __nv_bfloat16* tile, int row, int column) {
   return tile + (row + lane() % kBlock) * kPitch<kHeadDim> + column + lane() / kBlock * kQuarter;
 }
 
-/// The 16 rows of a tile from which a warp makes its rows of products. They are kept in registers,
-/// or, where these are short, read again each time.
+/// The 16 rows of a tile from which a warp makes its rows of products. They are kept in registers
+/// or, if these are scarce, read again each time.
 template <int kHeadDim, bool kKept>
 class LeftFactor {
  public:
   static constexpr int kBlocks = kHeadDim / kBlock;
 
-  /// `rows`: where the first of them lies in shared memory.
+  /// `rows`: the first of them in shared memory.
   __device__ explicit LeftFactor(const __nv_bfloat16* rows) : rows_(rows) {
     if constexpr (kKept) {
 #pragma unroll
@@ -129,9 +131,9 @@ __device__ void accumulate(const float (&weights)[kN][kNumbers], const __nv_bflo
   }
 }
 
-/// Writes a warp's 16 rows, times a factor for each of the lane's two, from row `first` of the head
-/// on. `space`: 16 rows of a tile that no other warp uses any more; through them, neighbours come
-/// together.
+/// Writes a warp's 16 rows, times a factor for each of the lane's two, starting at row `first` of
+/// the head. `space`: 16 rows of a tile that no other warp uses any more; they bring neighbouring
+/// elements together.
 template <int kHeadDim>
 __device__ void store_rows(const float (&sum)[kHeadDim / kQuarter][kNumbers],
                            const float (&factors)[2], __nv_bfloat16* space,
@@ -150,8 +152,8 @@ __device__ void store_rows(const float (&sum)[kHeadDim / kQuarter][kNumbers],
   store_tile<kBlock, kHeadDim>(space, head, first);
 }
 
-/// Calls run.operator()<kHeadDim, kWarps>() for `heads` heads of `rows` rows each, which blocks
-/// share out. These have 4 warps, 64 rows; or 2 where they would be so few that half the GPU waits.
+/// Calls run.operator()<kHeadDim, kWarps>() for `heads` heads of `rows` rows each, divided among
+/// blocks of 4 warps (64 rows); or of 2, if there would be so few blocks that half the GPU is idle.
 template <typename Run>
 void with_block_size(const Context& context, int64_t rows, int64_t heads, int64_t head_dim,
                      const Run& run) {

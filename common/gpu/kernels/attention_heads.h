@@ -1,4 +1,4 @@
-// What all attention kernels share: where a head lies, how wide it is, factors, and delta.
+// What all attention kernels share: place and width of a head, factors, and delta.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -31,7 +31,7 @@ __device__ HeadOf<T> head_of(const MatrixOf<T>& m, int64_t sequence, int64_t hea
   return {m.row(sequence * length) + head * dim, length, m.stride, static_cast<int>(dim), packs};
 }
 
-/// What scores are multiplied by.
+/// The factor of the scores.
 __device__ inline float score_factor(const AttentionShape& s) {
   return 1.0F / sqrtf(static_cast<float>(s.head_dim));
 }
@@ -52,7 +52,7 @@ __global__ void attention_delta_kernel(AttentionShape s, MatrixOf<T> dy, MatrixO
   if (threadIdx.x == 0) delta[index] = sum;
 }
 
-/// e^x = 2^(x log2 e): the hardware has powers of two only.
+/// e^x = 2^(x log2 e): the hardware has only powers of two.
 constexpr float kLog2e = 1.44269504088896341F;
 constexpr float kLn2 = 0.69314718055994531F;
 

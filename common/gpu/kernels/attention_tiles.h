@@ -4,9 +4,9 @@
 // Its threads form a grid of 16 x 8 (y, x). Of a product with R rows and C columns, thread (y, x)
 // keeps the elements of rows y, y+16, y+32, ... and columns x, x+8, x+16, ... in registers. So a
 // warp holds whole rows: 4 of them in each group of 16. Each number read from shared memory is used
-// for several products; that is what makes the multipliers, and not shared memory, the limit.
+// in several products, so that the multipliers are the limit, not shared memory.
 //
-// Rows lie kHeadDim + 4 floats apart: the 4 (or 8) rows that the lanes of a warp read at the same
+// Rows are kHeadDim + 4 floats apart: the 4 (or 8) rows that the lanes of a warp read at the same
 // time then begin in different banks, and 16-byte accesses stay aligned.
 #pragma once
 
@@ -30,7 +30,7 @@ constexpr int kPad = 4;
 __device__ inline int tile_x() { return static_cast<int>(threadIdx.x) % kTileX; }
 __device__ inline int tile_y() { return static_cast<int>(threadIdx.x) / kTileX; }
 
-/// Copies rows [first, first + kRows) of a head into a tile. Whatever lies outside is 0.
+/// Copies rows [first, first + kRows) of a head into a tile. Whatever is outside is 0.
 template <int kRows, int kHeadDim>
 __device__ void load_tile(float* tile, const HeadOf<float>& head, int64_t first) {
   constexpr int kPacks = kHeadDim / 4;
@@ -116,8 +116,8 @@ __device__ void accumulate(const float* weights, const float* b, float (&sum)[kI
   }
 }
 
-/// Puts a product into shared memory, where accumulate() reads it. A warp writes and reads rows of
-/// its own only: a barrier of the warp is enough.
+/// Writes a product to shared memory, where accumulate() reads it. A warp writes and reads only its
+/// own rows: a barrier of the warp is enough.
 template <int kI, int kJ>
 __device__ void share_weights(float* weights, const float (&product)[kI][kJ]) {
   __syncwarp();

@@ -1,11 +1,10 @@
 #include "common/gpu/kernels/bfloat16.h"
-
 #include "common/gpu/kernels/elementwise.h"
 
 namespace lab::cuda {
 namespace {
 
-/// Elements that 16 bytes hold: rows of a copy begin at multiples of that, as tensor cores like it.
+/// Elements in 16 bytes: rows of a copy begin at multiples of that, which suits tensor cores.
 constexpr int64_t kAligned = 8;
 
 int64_t padded(int64_t columns) { return (columns + kAligned - 1) / kAligned * kAligned; }

@@ -9,8 +9,8 @@
 
 namespace lab::cuda {
 
-/// A tensor as tensor cores take it: itself, or a copy rounded to bfloat16, whose memory may be
-/// given back as soon as the product has been asked for.
+/// A tensor in the form that tensor cores need: itself, or a copy rounded to bfloat16, whose memory
+/// may be released as soon as the product has been launched.
 class Bfloat16Operand {
  public:
   Bfloat16Operand(const Context& context, const Tensor& tensor);

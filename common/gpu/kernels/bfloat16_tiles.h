@@ -1,7 +1,7 @@
 // Tiles of bfloat16 in shared memory: rows of one head that all warps of a block read.
 //
-// Rows lie kHeadDim + 8 elements apart. That is an odd multiple of 16 bytes, so the 8 rows that
-// tensor cores read at a time (tensor_core.h) lie in different banks.
+// Rows are kHeadDim + 8 elements apart. That is an odd multiple of 16 bytes, so the 8 rows that
+// tensor cores read at a time (tensor_core.h) are in different banks.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,7 +18,7 @@ namespace lab::cuda {
 using Bfloat16Head = HeadOf<__nv_bfloat16>;
 
 /// 8 neighbours are 16 bytes, the most that a thread can read at a time. They are moved as a uint4,
-/// which is four registers; as 8 elements they would be taken apart, and take up 8.
+/// which is four registers; as 8 separate elements they would take up 8.
 constexpr int kEight = 8;
 using EightBfloat16 = uint4;
 
@@ -38,10 +38,10 @@ bool eights_fit(int64_t head_dim, const Matrices&... matrices) {
 __device__ inline int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warp() { return static_cast<int>(threadIdx.x) / kWarp; }
 
-/// Rows [first, first + kRows) of a head on their way into a tile. All kThreads threads of the
-/// block make one: then reads begin, all at the same time; and call store(), which waits for them.
-/// What lies outside the head is 0. Rows that cannot be read 16 bytes at a time are copied in
-/// store() alone.
+/// Loads rows [first, first + kRows) of a head into a tile. All kThreads threads of the block
+/// construct one, which starts all reads at the same time, and then call store(), which waits for
+/// them. Elements outside the head are 0. Rows that cannot be read 16 bytes at a time are copied
+/// entirely in store().
 template <int kRows, int kHeadDim, int kThreads>
 class TileRows {
  public:
@@ -51,7 +51,7 @@ class TileRows {
     if (!head.packs) return;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      // Reading something in any case spares a branch, which would hold up the reads after it.
+      // Always reading something avoids a branch, which would hold up the reads after it.
       const __nv_bfloat16* from = exists(i) ? head_.row(row() + i * kStep) + column() : head.data;
       eights_[i] = *reinterpret_cast<const EightBfloat16*>(from);
     }
@@ -67,7 +67,7 @@ class TileRows {
   }
 
  private:
-  // Each thread reads at the same column of every kStep-th row: so it has one address to work out.
+  // Each thread reads the same column of every kStep-th row, so it computes only one address.
   static constexpr int kThreadsOfRow = kHeadDim == 48 ? 8 : kHeadDim / kEight;
   static constexpr int kStep = kThreads / kThreadsOfRow;
   static constexpr int kEach = kRows / kStep;
@@ -93,8 +93,8 @@ class TileRows {
   EightBfloat16 eights_[kEach];
 };
 
-/// A warp writes the first kRows rows of a tile to rows [first, first + kRows) of a head; what lies
-/// outside the head is left out.
+/// A warp writes the first kRows rows of a tile to rows [first, first + kRows) of a head; rows
+/// outside the head are left out.
 template <int kRows, int kHeadDim>
 __device__ void store_tile(const __nv_bfloat16* tile, const Bfloat16Head& head, int64_t first) {
   if (head.packs) {

@@ -1,4 +1,4 @@
-// Hands each operation to the file that holds its kernels.
+// Passes each operation to the file with its kernels.
 #include "common/gpu/kernels/attention.h"
 #include "common/gpu/kernels/cuda_kernels.h"
 #include "common/gpu/kernels/elementwise.h"

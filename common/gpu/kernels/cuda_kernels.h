@@ -1,4 +1,4 @@
-// The GPU's side of Kernels: tensors become pointers and sizes.
+// Kernels on the GPU: turns tensors into pointers and sizes.
 #pragma once
 
 #include "common/gpu/cuda/context.h"
@@ -6,7 +6,7 @@
 
 namespace lab::cuda {
 
-/// Asks for work on the context's stream; only sums_of_squares waits for it.
+/// Launches work on the context's stream; only sums_of_squares waits for it.
 class CudaKernels final : public Kernels {
  public:
   explicit CudaKernels(const Context& context) : context_(context) {}

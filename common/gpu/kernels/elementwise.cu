@@ -1,8 +1,8 @@
-// y = value, y = x, x *= factor, y += factor x. Each element is read and written once and hardly computed
-// on: memory sets the pace.
+// y = value, y = x, x *= factor, y += factor x. Each element is read and written once and hardly
+// computed on: memory sets the pace.
 //
-// Contiguous memory: each thread has one pack, neighbours have neighbouring packs; the thread at
-// the end handles what is left of a pack element by element. Rows with gaps: one warp per row.
+// Contiguous memory: each thread has one pack, and adjacent threads have adjacent packs; the last
+// thread handles an incomplete pack element by element. Rows with gaps: one warp per row.
 #include "common/gpu/kernels/elementwise.h"
 #include "common/gpu/kernels/row_warps.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// What to do with one element of y, and with the x that belongs to it where there is one.
+/// What to do with one element of y, and with the corresponding x if there is one.
 struct Fill {
   float value;
   __device__ float operator()(float /*y*/, float /*x*/) const { return value; }

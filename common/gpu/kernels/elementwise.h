@@ -1,4 +1,4 @@
-// Element-wise operations on the GPU: see ops.h for their meaning.
+// Element-wise operations on the GPU: see ops.h for what they compute.
 #pragma once
 
 #include <span>

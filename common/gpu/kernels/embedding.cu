@@ -1,9 +1,9 @@
 // Embedding: y[n] = table[token[n]], and backwards dtable[token[n]] += dy[n].
 //
 // Forward: one warp per row. Backward: several positions may add to the same row of the table. With
-// atomic additions their order would be left to chance, and with it the last bits. Instead one
-// block adds all rows of a token: the block of the position where the token comes first, in the
-// order of the positions. Every other block finds an earlier position with its token and leaves.
+// atomic additions, their order would be arbitrary, and so would the last bits. Instead one block
+// adds all rows of a token, in the order of the positions: the block of the token's first position.
+// Every other block finds an earlier position with its token and returns.
 #include "common/gpu/kernels/model_ops.h"
 #include "common/gpu/kernels/row_warps.h"
 

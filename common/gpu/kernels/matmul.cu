@@ -1,8 +1,8 @@
 // Matrix products by cuBLAS.
 //
-// cuBLAS counts along columns, as Fortran does; our matrices lie in memory row by row. The same
-// memory read column by column is the transposed matrix, so instead of C = A B we ask for
-// C^T = B^T A^T: the operands change places and each is already transposed.
+// cuBLAS stores matrices by columns, as Fortran does; ours are stored by rows. The same memory read
+// by columns is the transposed matrix, so instead of C = A B we compute C^T = B^T A^T: the operands
+// change places, and each is already transposed.
 #include <climits>
 #include <memory>
 
@@ -25,7 +25,7 @@ int as_int(int64_t size) {
   return static_cast<int>(size);
 }
 
-/// How cuBLAS calls the type of elements.
+/// cuBLAS's name for the type of elements.
 template <typename T>
 constexpr cudaDataType kType = CUDA_R_32F;
 template <>
@@ -75,7 +75,7 @@ std::function<void()> product_of_rounded(const Tensor& x, const Tensor& weight, 
   const auto product_of = [&context, y](const auto& a, const auto& b) {
     multiply(context, Transpose::kNo, Transpose::kYes, a, b, 0.0F, matrix(y));
   };
-  if (context.precision() != Precision::kBfloat16)  // cuBLAS itself rounds to TF32, as it goes
+  if (context.precision() != Precision::kBfloat16)  // cuBLAS rounds to TF32 itself, on the fly
     return [=] { product_of(matrix(x), matrix(weight)); };
   const auto rounded_x = std::make_shared<Bfloat16Operand>(context, x);
   const auto rounded_weight = std::make_shared<Bfloat16Operand>(context, weight);

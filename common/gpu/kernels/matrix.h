@@ -1,10 +1,10 @@
 // Matrices in GPU memory, and how kernels read and write them.
 //
-// Elements are float or bfloat16. Kernels read them as float and write them from float, through the
-// functions here alone, so that their arithmetic is the same for both (but for tensor cores, which
-// take bfloat16 itself). They move kWidth neighbours at a time (a pack): 4 floats are one 16-byte
-// access, which is what memory likes best; where rows do not start at multiples of a pack, the same
-// kernel runs with packs of 1.
+// Elements are float or bfloat16. Kernels read them as float and write them from float, only
+// through the functions here, so that their arithmetic is the same for both (except on tensor
+// cores, which take bfloat16 itself). They move kWidth adjacent elements at a time (a pack): 4
+// floats are one 16-byte access, the fastest kind; if rows do not start at multiples of a pack, the
+// same kernel runs with packs of 1.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -35,7 +35,7 @@ constexpr ElementType kElementType = ElementType::kFloat32;
 template <>
 inline constexpr ElementType kElementType<__nv_bfloat16> = ElementType::kBfloat16;
 
-/// Throws Error if the tensor's elements are no T.
+/// Throws Error if the tensor's elements are not of type T.
 template <typename T = float>
 MatrixOf<T> matrix(const Tensor& t) {
   require(t.type() == kElementType<T>, "an operation on the GPU got a tensor of the wrong type");

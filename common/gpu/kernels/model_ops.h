@@ -1,4 +1,5 @@
-// The model's operations on the GPU, but for attention and products: see ops.h for their meaning.
+// The model's operations on the GPU, except for attention and products: see ops.h for what they
+// compute.
 #pragma once
 
 #include <cstdint>

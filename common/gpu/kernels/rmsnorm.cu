@@ -1,4 +1,4 @@
-// RMSNorm, the forward side: y = x r w with r = 1 / sqrt(mean(x²) + epsilon).
+// RMSNorm, forward: y = x r w with r = 1 / sqrt(mean(x²) + epsilon).
 //
 // One warp per row reads the row twice: once for the sum of squares, once (from the cache) to scale
 // it. The sum needs no shared memory: the lanes exchange registers.

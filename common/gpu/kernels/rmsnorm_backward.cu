@@ -4,7 +4,8 @@
 // dx: one warp per row. dw: a sum down each column, over many rows; additions must happen in a
 // fixed order, so no atomics. Kernel 1 cuts the rows into slabs; its block (column tile, slab) adds
 // up 32 columns of one slab into a row of `partial`. Kernel 2 adds up the rows of `partial`. Both
-// are the same work, on different matrices: a tile of 32 columns, whose rows 8 warps share out.
+// do the same work on different matrices: a tile of 32 columns, whose rows are divided among 8
+// warps.
 #include <algorithm>
 
 #include "common/gpu/kernels/model_ops.h"

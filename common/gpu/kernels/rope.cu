@@ -2,8 +2,8 @@
 // a point in the plane, which is turned by the angle of its position and of i:
 //   (a, b) -> (a cos - b sin, b cos + a sin); the backward pass turns back (sin with a minus).
 //
-// One warp per row; its lanes share out the pairs of all heads. No two lanes touch the same pair,
-// so it works in place.
+// One warp per row; its lanes divide the pairs of all heads among them. No two lanes touch the same
+// pair, so it works in place.
 #include "common/gpu/kernels/model_ops.h"
 #include "common/gpu/kernels/row_warps.h"
 

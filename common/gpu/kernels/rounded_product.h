@@ -1,4 +1,4 @@
-// For benchmarks: a matrix product by itself, without the rounding of its operands.
+// For benchmarks: a matrix product alone, without the rounding of its operands.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace lab::cuda {
 
-/// Rounds x and weight, which lie on the GPU, as its precision says. Each call of what it returns
-/// asks for y = x weight^T, as linear_forward does, of the rounded ones. Throws Error in a build
-/// without CUDA.
+/// Rounds x and weight, which are on the GPU, to its precision. Each call of the returned function
+/// launches y = x weight^T with the rounded operands, as linear_forward does. Throws Error in a
+/// build without CUDA.
 std::function<void()> product_of_rounded(const Tensor& x, const Tensor& weight, const Tensor& y);
 
 }  // namespace lab::cuda

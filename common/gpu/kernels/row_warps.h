@@ -1,5 +1,6 @@
 // One warp per row: the layout of most kernels here. A block is 8 warps, so 8 rows; the lanes of a
-// warp walk along their row together, which makes every access of the warp one piece of memory.
+// warp walk along their row together, so every access of the warp is one contiguous piece of
+// memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,7 +19,7 @@ constexpr int kRowsPerBlock = 8;
 inline dim3 row_block() { return dim3(kWarp, kRowsPerBlock); }
 inline dim3 row_grid(int64_t rows) { return dim3(blocks_for(rows, kRowsPerBlock)); }
 
-/// The row of the calling warp; may lie behind the last one.
+/// The row of the calling warp; may be beyond the last one.
 __device__ inline int64_t row_of_warp() {
   return static_cast<int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.y;
 }

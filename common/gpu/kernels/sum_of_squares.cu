@@ -1,5 +1,5 @@
 // The sum of all squares, in double, with the same bits on every run and every GPU: how the
-// elements are shared out depends on their number only, and no atomics decide an order.
+// elements are divided depends only on their number, and no atomics are involved.
 //
 // First kernel: up to kMostBlocks blocks; each thread adds every (blocks x kThreads)-th element,
 // then the block its threads' sums. Second kernel: one block adds the blocks' sums in the same way.
@@ -50,12 +50,12 @@ __global__ void total_kernel(const double* block_sums, int blocks, double* total
 std::vector<double> sums_of_squares(const Context& context, std::span<const Tensor> tensors) {
   require(!context.recording(), "recorded work must not wait for a number from the GPU");
   std::vector<double> results(tensors.size());
-  // The blocks' sums of one tensor after the other in the same place, and the totals.
+  // The blocks' sums, one tensor after the other in the same place, and the totals.
   const Scratch<double> sums(context, kMostBlocks);
   const Scratch<double> totals(context, tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const int64_t count = tensors[i].numel();
-    // An empty tensor has one block too, with nothing to add.
+    // An empty tensor also has one block, with nothing to add.
     const unsigned blocks = std::clamp<unsigned>(blocks_for(count, kThreads * kElementsPerThread),
                                                  1, kMostBlocks);
     launch(square_sums_kernel, blocks, kThreads, context.stream(), tensors[i].data(), count,

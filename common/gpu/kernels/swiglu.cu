@@ -1,8 +1,8 @@
 // SwiGLU: y = g s u, with g the gate, u the other half of the row ("up") and s = 1 / (1 + e^-g).
 // Backwards: dg = dy u s (1 + g (1 - s)), du = dy g s.
 //
-// One warp per row, each element by itself. The backward pass overwrites its inputs: a thread has
-// read the elements that it writes, and nobody else reads them.
+// One warp per row, element by element. The backward pass overwrites its inputs: each thread writes
+// only elements that it has read, and no other thread reads them.
 #include "common/gpu/kernels/model_ops.h"
 #include "common/gpu/kernels/row_warps.h"
 
@@ -52,7 +52,7 @@ __global__ void swiglu_backward_kernel(MatrixOf<T> gate_up, MatrixOf<T> dy) {
   }
 }
 
-/// `half` fits and so does each half of a row of gate_up.
+/// `half` fits, and so does each half of a row of gate_up.
 template <typename T>
 bool packs_fit_halves(const MatrixOf<T>& gate_up, const MatrixOf<T>& half) {
   return packs_fit(half) && packs_fit(gate_up.data, half.columns, gate_up.stride);

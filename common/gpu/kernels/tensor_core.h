@@ -2,7 +2,7 @@
 //
 //   mma_16x8x16:  D += A B,  A [16 x 16] and B [16 x 8] of bfloat16, D [16 x 8] of float32.
 //
-// The matrices lie in registers, and each of the warp's 32 lanes holds a share of them, its
+// The matrices are in registers, and each of the warp's 32 lanes holds a part of them, its
 // "fragment". Which elements these are is fixed by the hardware (PTX ISA, "Matrix Fragments for
 // mma.m16n8k16 with floating point type"). Lane l is number t = l % 4 in group g = l / 4:
 //
@@ -19,16 +19,16 @@
 //   ...
 //   row 8:  lane 0  lane 0  lane 1  lane 1  ...
 //
-// Two things follow that kernels live on. Four neighbouring lanes hold a whole row of D: its sum
-// takes two shuffles. And two D side by side, rounded to bfloat16, are held exactly as an A must
-// be: a product can be the left factor of the next one without leaving its lanes.
+// Kernels make use of two consequences. Four adjacent lanes hold a whole row of D: its sum takes
+// two shuffles. And two D side by side, rounded to bfloat16, are laid out exactly like an A: a
+// product can be the left factor of the next one without leaving its lanes.
 //
-// load_matrices fills such registers from shared memory (PTX ISA, "ldmatrix"): four matrices of
-// 8 x 8, of which lane l names where row l % 8 of matrix l / 8 begins. Afterwards each lane has in
-// matrices[i] the elements [g][2t] and [g][2t+1] of matrix i; after load_matrices_transposed
-// [2t][g] and [2t+1][g]. A row is 8 elements and must begin at a multiple of 16 bytes.
+// load_matrices fills such registers from shared memory (PTX ISA, "ldmatrix"): four matrices of 8 x
+// 8; lane l gives the address of row l % 8 of matrix l / 8. Afterwards each lane has in matrices[i]
+// the elements [g][2t] and [g][2t+1] of matrix i; after load_matrices_transposed [2t][g] and
+// [2t+1][g]. A row is 8 elements and must begin at a multiple of 16 bytes.
 //
-// All lanes of a warp must come to the same call.
+// All lanes of a warp must reach the same call.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -49,7 +49,7 @@ __device__ inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_upper), "r"(b_lower));
 }
 
-/// `row`: the row that the calling lane names; in shared memory.
+/// `row`: the row that the calling lane addresses, in shared memory.
 __device__ inline void load_matrices(uint32_t (&matrices)[4], const void* row) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

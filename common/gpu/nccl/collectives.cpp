@@ -6,8 +6,8 @@
 namespace lab::nccl {
 namespace {
 
-// The largest of all tags, and of all their complements: equal to a rank's own only if it has both
-// the largest tag and the least, that is, if all are equal.
+// The largest of all tags, and of all their complements: both equal a rank's own only if its tag is
+// both the largest and the smallest, that is, if all are equal.
 NoteText text_of(uint32_t tag) { return {{tag, ~uint64_t{tag}}}; }
 
 }  // namespace
@@ -48,8 +48,8 @@ void Collectives::compare_tags(uint32_t tag, const Patience& patience) {
   comparing_ = true;
 }
 
-/// Of the communicator; looks at the tags as soon as they are there, since what comes after them
-/// may never be done if they differ.
+/// Waits for the communicator; compares the tags as soon as they are there, since the operation
+/// after them may never finish if they differ.
 bool Collectives::ready() {
   const bool result = communicator_.ready();
   if (comparing_ && compared_.happened()) {
@@ -63,7 +63,7 @@ bool Collectives::ready() {
 
 void Collectives::await_done(const Patience& patience) {
   while (!ready() || !done_.happened()) patience.pause_or_fail();
-  static_cast<void>(ready());  // the tags, should both have been done at once
+  static_cast<void>(ready());  // the tags, in case both finished at once
 }
 
 }  // namespace lab::nccl

@@ -1,4 +1,4 @@
-// Collectives over NCCL, each preceded by a check that all ranks mean the same one.
+// Collectives over NCCL, each preceded by a check that all ranks have entered the same one.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace lab::nccl {
 
-/// What NCCL does when ranks enter different collectives is not defined: it may wait for ever, or
-/// mix their numbers. So the tags are compared first, by a tiny reduction on the same stream; where
-/// they differ, all ranks throw.
+/// NCCL's behaviour is undefined if ranks enter different collectives: it may wait forever or mix
+/// their numbers. So the tags are compared first, by a tiny reduction on the same stream; if they
+/// differ, all ranks throw.
 class Collectives {
  public:
   /// Connects all ranks of a group. Throws Error if that takes longer than `timeout`.
@@ -29,7 +29,8 @@ class Collectives {
   /// Waits for all ranks, and throws Error if one has another tag.
   void barrier(const Transport::Collective& call);
 
-  /// The same, and what `body(communicator, stream)` asks NCCL for. Returns when the GPU is done.
+  /// The same, and then the operations that `body(communicator, stream)` launches. Returns when the
+  /// GPU is done.
   template <typename Body>
   void run(const Transport::Collective& call, const Body& body) {
     const Patience patience(call.timeout);

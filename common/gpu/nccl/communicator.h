@@ -11,27 +11,27 @@
 
 namespace lab::nccl {
 
-/// What the ranks of one communicator must have in common; made by one of them, for one use.
+/// The id that the ranks of one communicator must share; one of them makes it, for one use.
 std::string make_unique_id();
 
-/// Everything NCCL is asked for, connecting included, goes on in the background. Ask for the next
-/// thing only when `ready`. Made and ended by Connections.
+/// All NCCL calls, including connecting, proceed in the background. Make the next call only when
+/// `ready`. Made and ended by Connections.
 class Communicator {
  public:
-  /// Begins to connect this rank. `purpose` is for messages: "messages from rank 0 to rank 1".
-  /// Throws Error.
+  /// Begins to connect this rank. `purpose` is for error messages: "messages from rank 0 to rank
+  /// 1". Throws Error.
   Communicator(const std::string& unique_id, int rank, int size, std::string purpose);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// For all that it is asked for.
+  /// For everything launched on it.
   Stream& stream() { return stream_; }
   ncclComm_t get() const { return communicator_; }
 
-  /// Whether what was asked for last has been handed to the GPU (which may still be busy with it).
-  /// Throws Error when that, or something that the GPU was doing, has failed.
+  /// Whether the last call has been passed to the GPU (which may still be busy with it). Throws
+  /// Error if that, or other work of the GPU, has failed.
   bool ready() const;
-  /// Waits for that as long as there is patience.
+  /// Waits for that as long as `patience` lasts.
   bool ready_within(const Patience& patience) const;
 
   /// Calls `body(communicator, stream)`, which calls functions of NCCL and returns their first
@@ -45,7 +45,7 @@ class Communicator {
     check(end, "ncclGroupEnd", "{}", purpose_);
   }
 
-  /// Begins to end it in good order.
+  /// Begins to end it in an orderly way.
   void finalize();
 
  private:

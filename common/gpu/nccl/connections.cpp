@@ -14,8 +14,8 @@ namespace {
 /// How long a process waits for its communicators to end.
 constexpr std::chrono::milliseconds kPatienceWithEnds{1000};
 
-/// From this version on, those that are ended in a group of calls end at once, and the first does
-/// not wait for what the second is doing.
+/// From this version on, communicators that are ended in a group of calls end at the same time, and
+/// the first does not wait for the second.
 constexpr int kFirstWithGroupsOfEnds = 22200;
 
 int version() {
@@ -38,7 +38,7 @@ void Connections::close(const Patience& patience) noexcept {
 
 void Connections::abort() noexcept { end(ncclCommAbort); }
 
-/// All begin before the first is waited for: ranks may be waiting for each other.
+/// All begin to end before the first is waited for, because ranks may be waiting for each other.
 bool Connections::finalize_all(const Patience& patience) noexcept {
   const auto all_ready = [&] {
     for (const auto& [ends, communicator] : parts_->communicators)
@@ -50,7 +50,7 @@ bool Connections::finalize_all(const Patience& patience) noexcept {
     for (auto& [ends, communicator] : parts_->communicators) communicator.finalize();
     return all_ready();
   } catch (const std::exception&) {
-    return false;  // what has failed is aborted; whoever used it has been told
+    return false;  // what has failed is aborted; its user has been told
   }
 }
 

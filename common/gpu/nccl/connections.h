@@ -15,12 +15,12 @@
 namespace lab::nccl {
 
 /// To end a communicator, NCCL frees memory, and CUDA does that only when all kernels of the
-/// process are done, also those in which other communicators wait for other ranks. So one is never
-/// ended without the others.
+/// process are done, including those in which other communicators wait for other ranks. So one is
+/// never ended without the others.
 ///
 /// NCCL may also wait for the other ranks of the machine to end theirs, and they may never do so.
 /// After a second the communicators are left behind, with the streams and notes that their kernels
-/// use; they end when they can, and the process when it wants.
+/// use: they end when they can, and the process need not wait for them.
 class Connections {
  public:
   Connections() : parts_(std::make_shared<Parts>()) {}
@@ -29,7 +29,8 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  /// Of messages: from which rank of the group to which. All ranks end theirs in this order.
+  /// The connections for messages: from which rank of the group to which. All ranks end theirs in
+  /// this order.
   using Ends = std::pair<int, int>;
   static constexpr Ends kCollectives{-1, -1};
 
@@ -38,9 +39,10 @@ class Connections {
                         const std::string& purpose);
   Notes& notes() { return parts_->notes; }
 
-  /// Ends them in good order, if all ranks do while there is patience; else like abort.
+  /// Ends them in an orderly way if all ranks do so while `patience` lasts; otherwise like abort.
   void close(const Patience& patience) noexcept;
-  /// Ends them, and all that is under way, on the GPU too. What they were made of is gone then.
+  /// Ends them and all operations in progress, including those on the GPU. Their memory is gone
+  /// afterwards.
   void abort() noexcept;
 
  private:

@@ -27,7 +27,7 @@ std::string host_name() {
 
 std::string key_of(int rank) { return fmt::format("nccl/gpu/{}", rank); }
 
-/// Bus id and index first: a host's name may hold anything.
+/// Bus id and index first, because a host's name may contain anything.
 std::string to_text(const GpuPlace& place) {
   return fmt::format("{} {} {}", place.bus_id, place.index, place.host);
 }

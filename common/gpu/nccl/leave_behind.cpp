@@ -15,7 +15,7 @@ namespace {
 std::atomic<int> left{0};
 std::atomic<int> unfinished{0};
 
-/// The first thing that exit() calls, as it was registered last.
+/// The first handler that exit() calls, because it was registered last.
 void end_process(int status, void* /*unused*/) {
   if (unfinished == 0) return;
   std::fflush(nullptr);
@@ -36,9 +36,9 @@ void run_or_leave_behind(std::function<void()> work, std::chrono::milliseconds p
   auto body = [work = std::move(work), promise = std::move(promise)]() mutable {
     try {
       work();
-    } catch (const std::exception&) {  // nobody is left to be told
+    } catch (const std::exception&) {  // nobody is left to report it to
     }
-    work = nullptr;  // with what it owns
+    work = nullptr;  // with everything it owns
     --unfinished;
     promise.set_value();
   };

@@ -1,4 +1,4 @@
-// Work that may never be done, and that no process shall wait for for ever.
+// Work that may never finish and must not keep a process waiting forever.
 #pragma once
 
 #include <chrono>
@@ -6,12 +6,12 @@
 
 namespace lab::nccl {
 
-/// Does `work` in a thread of its own and waits for it, at most for `patience`. If that was too
-/// short, the thread goes on; when the process ends in the meantime, it ends without the
-/// destructors of CUDA and NCCL, which might wait for that thread. What `work` throws is lost.
+/// Runs `work` in a new thread and waits for it, at most for `patience`. After that the thread
+/// continues; if the process ends in the meantime, it skips the destructors of CUDA and NCCL, which
+/// might wait for that thread. Exceptions of `work` are lost.
 void run_or_leave_behind(std::function<void()> work, std::chrono::milliseconds patience) noexcept;
 
-/// How many works were left behind so far, whether or not they have been done since.
+/// How many pieces of work were left behind so far, whether or not they have finished since.
 int left_behind();
 
 }  // namespace lab::nccl

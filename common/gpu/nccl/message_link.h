@@ -1,4 +1,4 @@
-// MessageLink: the messages from one rank to another, over connections of their own.
+// MessageLink: the messages from one rank to another, over a separate connection.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@ struct Message {
   void* data = nullptr;  // on the GPU
   size_t bytes = 0;
   NoteText text;  // slot and bytes, to be compared with the other side's
-  /// At first, where the computation had got to when the message was posted; once the GPU has been
-  /// asked for the message, where that is done.
+  /// At first, the point of the computation at which the message was posted; once the message has
+  /// been launched on the GPU, the point at which it is done.
   Event event;
   Note note;
   NoteText answer;
   enum class State { kQueued, kUnderWay, kDone } state = State::kQueued;
 };
 
-/// NCCL does what one communicator is asked for in the order in which it is asked, and both ranks
-/// must ask in matching orders. If one communicator served all messages, two ranks that both post
-/// a send before they wait would wait for ever. Each direction between two ranks therefore has a
-/// communicator of its own; it begins with the first message.
+/// A communicator performs its operations in the order of the calls, and both ranks must call in
+/// matching orders. If one communicator served all messages, two ranks that both post a send before
+/// they wait would wait forever. So each direction between two ranks has its own communicator,
+/// which is made with the first message.
 ///
-/// Beside the data the two sides exchange notes of what they mean to send and to receive. With
-/// them a send is done only when its receiver has posted the recv: NCCL by itself would leave
-/// small messages in a buffer.
+/// Along with the data, the two sides exchange notes that say what they send and expect. Because of
+/// these, a send is done only when its receiver has posted the recv: NCCL alone would leave small
+/// messages in a buffer.
 class MessageLink {
  public:
   struct Ends {
@@ -44,10 +44,10 @@ class MessageLink {
   MessageLink(Store& store, Connections& connections, Ends ends);
 
   void post(std::shared_ptr<Message> message);
-  /// Does what can be done without waiting; returns whether messages are left for which the GPU
-  /// could not yet be asked. Those it was asked for go on without further calls. Throws Error.
+  /// Does what can be done without waiting; returns whether messages are left that could not be
+  /// launched on the GPU yet. Launched ones need no further calls. Throws Error.
   bool progress();
-  /// Throws Error if the message has turned out to be another one than that of the other side.
+  /// Throws Error if it turns out that the other side had a different message in mind.
   bool finished(const Message& message) const;
   bool idle() const { return queue_.empty() && under_way_.empty(); }
 
@@ -61,8 +61,8 @@ class MessageLink {
   Connections& connections_;
   Ends ends_;
   std::string key_;
-  Communicator* communicator_ = nullptr;        // until the sender has begun
-  std::deque<std::shared_ptr<Message>> queue_;  // not yet with the GPU
+  Communicator* communicator_ = nullptr;        // null until the sender has begun
+  std::deque<std::shared_ptr<Message>> queue_;  // not launched yet
   bool asked_ = false;                          // for the first of the queue
   std::deque<std::shared_ptr<Message>> under_way_;
 };

@@ -96,7 +96,7 @@ void Messages::keep_going(const std::stop_token& stop) {
       try {
         progress_all();
       } catch (const std::exception& error) {
-        note_failure(error.what());  // the program's thread may be within a collective
+        note_failure(error.what());  // the program's thread may be in a collective
       }
       lock.unlock();
       patience.pause();

@@ -1,4 +1,4 @@
-// Messages: all messages of one rank within a group, and what keeps them moving.
+// Messages: all messages of one rank within a group, and the thread that drives them.
 #pragma once
 
 #include <chrono>
@@ -19,10 +19,10 @@
 
 namespace lab::nccl {
 
-/// A message is handed to the GPU once the other side has connected and earlier ones have been
-/// handed over. That takes calls from the host, also while the program is busy with something
-/// else, such as a barrier over another transport. So as long as there are such messages, a thread
-/// calls; afterwards it sleeps.
+/// A message is launched on the GPU once the other side has connected and earlier ones have been
+/// launched. That takes calls from the host, even while the program is busy with something else,
+/// such as a barrier over another transport. So as long as there are such messages, a thread makes
+/// these calls; afterwards it sleeps.
 ///
 /// A failure ends all connections of the group: later calls throw Error with the first reason.
 /// Methods may be called from several threads.
@@ -41,11 +41,11 @@ class Messages : public std::enable_shared_from_this<Messages> {
   };
   std::unique_ptr<Transfer> post(const Post& what);
 
-  /// Throws Error if something has failed before.
+  /// Throws Error if something has failed earlier.
   void require_whole();
-  /// Ends all connections of the group, abruptly. Not while a collective is under way.
+  /// Ends all connections of the group abruptly. Not during a collective.
   void break_off(const std::string& why) noexcept;
-  /// Ends them in good order if what is under way finishes while there is patience.
+  /// Ends them in an orderly way if all pending operations finish while `patience` lasts.
   void close(const Patience& patience) noexcept;
 
  private:
@@ -55,7 +55,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   void progress_all();
   void keep_going(const std::stop_token& stop);
   bool all_idle() noexcept;
-  /// Calls `body` with the lock held; an Error of it breaks everything off.
+  /// Calls `body` with the lock held; if it throws an Error, everything is broken off.
   template <typename Body>
   auto guarded(const Body& body);
   void throw_if_broken();
@@ -69,7 +69,7 @@ class Messages : public std::enable_shared_from_this<Messages> {
   std::mutex mutex_;
   std::string broken_;                                 // why; empty while all is well
   std::map<std::pair<int, bool>, MessageLink> links_;  // by peer and whether this rank sends
-  bool waiting_ = false;                               // messages for which the GPU was not asked
+  bool waiting_ = false;                               // messages that were not launched yet
   std::condition_variable_any changed_;
   std::jthread helper_;
 };

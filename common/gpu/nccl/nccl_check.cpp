@@ -1,4 +1,4 @@
-// What NCCL's error codes mean, and what helps.
+// What NCCL's error codes mean, and what to do about them.
 #include "common/gpu/nccl/nccl_check.h"
 
 #include <string_view>
@@ -25,7 +25,7 @@ const char* meaning(ncclResult_t status) {
   }
 }
 
-/// NCCL's texts contain remedies of their own in brackets; ours follows.
+/// NCCL's texts contain their own remedies in brackets; ours follows.
 std::string_view without_brackets(std::string_view text) { return text.substr(0, text.find(" (")); }
 
 }  // namespace

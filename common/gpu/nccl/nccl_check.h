@@ -10,13 +10,13 @@
 
 namespace lab::nccl {
 
-/// NCCL's own words, the detail it remembers, and what helps.
+/// NCCL's own words, the last error it recorded, and what to do about it.
 std::string explain(ncclResult_t status, ncclComm_t communicator = nullptr);
 
 [[noreturn]] void fail_call(ncclResult_t status, const char* call, const std::string& purpose);
 
-/// Throws Error unless the call succeeded. `purpose` says what it was for. A call that NCCL goes on
-/// with in the background (ncclInProgress) has not failed.
+/// Throws Error unless the call succeeded. `purpose` says what it was for. A call that NCCL
+/// continues in the background (ncclInProgress) has not failed.
 template <typename... Args>
 void check(ncclResult_t status, const char* call, fmt::format_string<Args...> purpose,
            Args&&... args) {

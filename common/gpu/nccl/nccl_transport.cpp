@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What a group that ends in good order has for its last messages and for its farewell.
+/// Time that a group ending in good order has for its last messages and for closing.
 constexpr milliseconds kGrace{2000};
 
 ncclRedOp_t reduction(ReduceOp op) {
@@ -39,7 +39,7 @@ struct Member {
   int size = 1;
 };
 
-/// The id that rank 0 of the group has made for it. Throws Error if it does not in time.
+/// The id that rank 0 of the group makes for it. Throws Error if it does not do so in time.
 std::string common_id(Store& store, const Member& member, milliseconds timeout) {
   const std::string key = fmt::format("nccl/{}/id", member.group);
   if (member.rank != 0) {
@@ -64,7 +64,7 @@ class NcclTransport final : public Transport {
                      timeout) {}
 
   ~NcclTransport() override {
-    // Who leaves because of an exception does not wait for others.
+    // A rank that leaves because of an exception does not wait for others.
     if (std::uncaught_exceptions() > 0)
       messages_->break_off("this rank has failed");
     else
@@ -72,7 +72,7 @@ class NcclTransport final : public Transport {
   }
 
   std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override {
-    // NCCL does not write where it sends from.
+    // NCCL does not write to the memory that it sends from.
     return messages_->post({.data = const_cast<float*>(data.data()),
                             .bytes = data.size_bytes(),
                             .peer = to,
@@ -141,7 +141,7 @@ class NcclTransport final : public Transport {
   }
 
  private:
-  /// Calls `body`; when it fails, all of the group ends: NCCL is in no known state.
+  /// Calls `body`; if it fails, all connections of the group end, because NCCL's state is unknown.
   template <typename Body>
   void guarded(const Body& body) {
     messages_->require_whole();
@@ -156,7 +156,7 @@ class NcclTransport final : public Transport {
 
   template <typename Body>
   void run(const Collective& call, size_t count, const Body& body) {
-    if (count == 0) return barrier(call);  // NCCL would not even wait for the others
+    if (count == 0) return barrier(call);  // NCCL would not wait for the others
     guarded([&] { collectives_.run(call, body); });
   }
 
@@ -173,8 +173,9 @@ std::string nccl_problem() { return accelerator_support().problem; }
 
 void prepare_for_nccl() {
   constexpr int kUnlessSet = 0;
-  // A kernel of NCCL waits for another rank. It must not hold up those of other streams, with which
-  // it would share a queue of the GPU, nor the loading of kernels, which waits for all that run.
+  // A kernel of NCCL waits for another rank. It must hold up neither kernels of other streams, with
+  // which it might share a queue of the GPU, nor the loading of kernels, which waits for all
+  // running ones.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kUnlessSet);
   setenv("CUDA_MODULE_LOADING", "EAGER", kUnlessSet);
 }

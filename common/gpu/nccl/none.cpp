@@ -1,4 +1,4 @@
-// Stands in for NCCL in a build without it.
+// Replaces NCCL in a build without it.
 #include "common/comm/nccl_transport.h"
 #include "common/error.h"
 

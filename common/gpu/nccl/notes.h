@@ -1,4 +1,4 @@
-// Notes: a few bytes that ranks exchange beside the data, to see that they mean the same.
+// Notes: a few bytes that ranks exchange along with the data, to check that they agree.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ struct NoteText {
 };
 
 /// Where a note is written (`own`) and where the answer arrives (`other`): on the host in pinned
-/// memory, which the GPU copies by itself, and on the GPU, where NCCL reads and writes.
+/// memory, which the GPU can copy, and on the GPU, where NCCL reads and writes.
 struct Note {
   NoteText* host_own = nullptr;
   NoteText* host_other = nullptr;
@@ -28,8 +28,8 @@ struct Note {
   void fetch_other_from_gpu(cudaStream_t stream) const;
 };
 
-/// Allocated many at a time and used again: pinned memory is slow to allocate, and freeing it may
-/// wait for the GPU, which may be waiting for another rank.
+/// Allocated many at a time and reused: pinned memory is slow to allocate, and freeing it may wait
+/// for the GPU, which may be waiting for another rank.
 class Notes {
  public:
   Notes() = default;

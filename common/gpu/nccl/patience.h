@@ -1,4 +1,4 @@
-// Patience: asking again and again until something is so, or the time is up.
+// Patience: polls until something is true or the time is up.
 #pragma once
 
 #include <chrono>
@@ -6,18 +6,18 @@
 
 namespace lab::nccl {
 
-/// NCCL has no call that waits for "finished, failed, or too late": one has to ask. What counts is
-/// the answer; the pauses between the questions order nothing and only leave the core to others.
+/// NCCL has no call that waits for "finished, failed, or too late", so it has to be polled. The
+/// pauses between polls only leave the core to others; nothing depends on them.
 ///
-/// The first questions follow each other at once; later pauses are a sixteenth of the time waited
-/// so far, at most a millisecond.
+/// The first polls follow each other without a pause; later pauses are a sixteenth of the time
+/// waited so far, at most a millisecond.
 class Patience {
  public:
   explicit Patience(std::chrono::milliseconds limit);
 
   bool over() const;
   void pause() const;
-  /// Throws Error, saying for how long there was no answer, when the time is up; else pauses.
+  /// Throws Error when the time is up, saying for how long there was no answer; otherwise pauses.
   void pause_or_fail() const;
 
  private:

@@ -26,7 +26,7 @@ void Event::record_computation() { record(cuda::cuda_accelerator().context().str
 bool Event::happened() const {
   const cudaError_t status = cudaEventQuery(event_);
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // not an error: nobody else should find it
+    static_cast<void>(cudaGetLastError());  // not an error: clear it for the next call
     return false;
   }
   check(status, "cudaEventQuery", "waiting for a message between GPUs");

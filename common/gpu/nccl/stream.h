@@ -1,4 +1,4 @@
-// Streams and events of the GPU, with an owner.
+// Streams and events of the GPU, with owners.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace lab::nccl {
 
-/// A point in what was asked of the GPU.
+/// A point in the GPU's work.
 class Event {
  public:
   Event();
@@ -16,38 +16,38 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   cudaEvent_t get() const { return event_; }
-  /// Behind all that has been asked of `stream`.
+  /// After all work launched on `stream`.
   void record(cudaStream_t stream);
-  /// Behind all kernels and copies of the workbook.
+  /// After all kernels and copies of the workbook.
   void record_computation();
-  /// Whether the GPU has got there. Throws Error when the GPU has failed.
+  /// Whether the GPU has reached it. Throws Error if the GPU has failed.
   bool happened() const;
 
  private:
   cudaEvent_t event_ = nullptr;
 };
 
-/// Work in the order in which it was asked for, beside that of other streams.
+/// Work that runs in order, in parallel with other streams.
 class Stream {
  public:
   Stream();
-  /// Waits a moment for what is left.
+  /// Waits briefly for remaining work.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  /// What is asked from now on begins after the event.
+  /// Work launched from now on begins after the event.
   void follow(const Event& event);
 
  private:
   cudaStream_t stream_ = nullptr;
 };
 
-/// Makes the workbook's GPU that of the calling thread.
+/// Makes the workbook's GPU the calling thread's GPU.
 void activate_gpu();
-/// The same, and throws Error while work is being recorded: messages are no part of what can be
-/// repeated.
+/// The same, but throws Error while work is being recorded, because messages cannot be part of a
+/// recording.
 void activate_gpu_for_messages();
 
 }  // namespace lab::nccl

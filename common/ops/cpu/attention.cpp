@@ -1,6 +1,6 @@
-// Causal attention, a block of query rows at a time. Scores exist for one block only (kQueryBlock
-// rows, up to Tk columns, per thread), which stays in the cache. Positions after a block's last
-// query are never computed: that saves nearly half of the products.
+// Causal attention, a block of query rows at a time. Each thread has the scores of one block only
+// (kQueryBlock rows, up to Tk columns), which stay in the cache. Positions after a block's last
+// query are never computed, which saves nearly half of the products.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -22,7 +22,7 @@ Matrix head_of(const Matrix& m, int64_t b, int64_t h, int64_t length, int64_t he
 /// Row of scores -> row of probabilities over its first `visible` entries, the rest zero. Returns
 /// the logarithm of the sum of exponentials.
 float softmax(float* row, int64_t visible, int64_t columns) {
-  float largest = row[0];  // not std::max below: it takes references, which keeps loops scalar
+  float largest = row[0];  // not std::max below: its references would keep the loop scalar
 #pragma omp simd reduction(max : largest)
   for (int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
   float sum = 0.0F;
@@ -46,7 +46,7 @@ void attention_forward(const AttentionShape& shape, const Matrix& q, const Matri
   const int64_t keys = shape.keys;
   const int64_t head_dim = shape.head_dim;
   const float score_scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  const int64_t before = keys - queries;  // positions in front of the first query
+  const int64_t before = keys - queries;  // positions before the first query
 
   parallel_for(0, shape.batch * shape.heads, [&](int64_t index) {
     const int64_t b = index / shape.heads;

@@ -1,4 +1,4 @@
-// The processor's side of Kernels: tensors become pointers and sizes.
+// Kernels on the CPU: turns tensors into pointers and sizes.
 #include "common/ops/cpu/kernels.h"
 #include "common/ops/kernels.h"
 

@@ -14,8 +14,8 @@ void embedding_forward(const int32_t* tokens, const Matrix& table, const Matrix&
   }
 }
 
-// A token may occur many times: threads share out the channels, not the positions, so that each
-// sum is made by one thread in the order of the positions.
+// A token may occur many times: threads divide the channels among them, not the positions, so that
+// one thread forms each sum, in the order of the positions.
 void embedding_backward(const int32_t* tokens, const Matrix& dy, const Matrix& dtable) {
   parallel_blocks(dy.columns, 64, [&](int64_t first, int64_t last) {
     for (int64_t n = 0; n < dy.rows; ++n) {

@@ -1,5 +1,5 @@
-// The CPU's side of ops.h: raw pointers and sizes, checked by the caller. `ld` is the distance from
-// one row to the next, in elements.
+// The operations of ops.h on the CPU: raw pointers and sizes, checked by the caller. `ld` is the
+// distance from one row to the next, in elements.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline Matrix rows_of(const Matrix& m, int64_t first, int64_t last) {
 
 enum class Transpose { kNo, kYes };
 
-/// c = alpha op(a) op(b) + beta c, on all threads; on one inside a parallel loop.
+/// c = alpha op(a) op(b) + beta c, on all threads; within a parallel loop, on one.
 void matmul(Transpose transpose_a, Transpose transpose_b, float alpha, const Matrix& a,
             const Matrix& b, float beta, const Matrix& c);
 

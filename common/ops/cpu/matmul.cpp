@@ -10,9 +10,9 @@
 namespace lab::cpu {
 namespace {
 
-/// Rows of a transposed operand that are read at a time. Columns are gathered across rows: where
-/// rows lie a multiple of 4 KiB apart, as those of 4,096 logits do, all of a column's elements
-/// compete for the same few places of the cache. So many rows fit.
+/// How many rows of a transposed operand are read at a time. Columns are gathered across rows.
+/// Where rows are a multiple of 4 KiB apart, as those of 4,096 logits are, all elements of a column
+/// compete for the same few cache lines; this many rows fit.
 constexpr int64_t kRowsAtATime = 128;
 
 bool rows_compete(const Matrix& m) { return m.ld % 1024 == 0 && m.rows > kRowsAtATime; }

@@ -47,7 +47,7 @@ void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
 #pragma omp simd
     for (int64_t c = 0; c < channels; ++c) out[c] += inverse * (gradient[c] * w[c] - in[c] * mean);
   });
-  // Threads share out the channels: each sum is made in the order of the rows.
+  // Threads divide the channels among them: each sum is formed in the order of the rows.
   parallel_blocks(channels, 64, [&](int64_t first, int64_t last) {
     for (int64_t n = 0; n < x.rows; ++n) {
       const float* gradient = dy.row(n);

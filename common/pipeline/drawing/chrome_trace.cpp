@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-// A viewer takes all for one process, whose tracks it then shows at once. Its number must not be
-// that of a track, which would be called its main thread.
+// All tracks belong to one process, so that viewers show them right away. Its number must not be
+// that of a track, which viewers would call its main thread.
 constexpr int kProcess = 1'000'000;
 
 // The tracks that are shown, one below the other.
@@ -23,7 +23,7 @@ class Trace {
   void name_process(const std::string& name) { add_metadata("process_name", {{"name", name}}); }
 
   int add_track(const std::string& name) {
-    const int track = ++tracks_;  // number 0 would pass for the main thread
+    const int track = ++tracks_;  // viewers take number 0 for the main thread
     add_metadata("thread_name", {{"name", name}}, track);
     add_metadata("thread_sort_index", {{"sort_index", track}}, track);
     return track;
@@ -62,7 +62,7 @@ class Trace {
   json events_ = json::array();
 };
 
-// Spans of one track must not overlap, which messages may: as many tracks as are needed.
+// Spans of one track must not overlap, but messages may: this adds as many tracks as they need.
 void add_messages(Trace& trace, const Timeline& timeline, int rank) {
   struct Track {
     int number;

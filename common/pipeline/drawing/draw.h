@@ -1,4 +1,4 @@
-// Timelines for the eye: a grid in the terminal, an SVG figure, a trace for Perfetto.
+// Drawings of timelines: a grid in the terminal, an SVG figure, a trace for Perfetto.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@ namespace lab {
 
 struct GridStyle {
   bool color = false;
-  /// Columns in which the whole time is to fit, names included; less than 40 counts as 40.
-  /// Simulated times that fit are drawn with one cell per unit, as in the papers. Others are
-  /// scaled, and a column shows what fills most of it.
+  /// Columns into which everything must fit, names included; less than 40 counts as 40. Simulated
+  /// times that fit are drawn with one cell per unit, as in the papers. Others are scaled, and each
+  /// column shows what fills most of it.
   int width = 80;
 };
 
-/// A line per rank: forward, backward and optimizer by microbatch, waiting, idle; below it a scale
-/// and a legend of what occurs. Without colour, forwards and backwards differ by their letters.
-/// Plain ASCII unless in colour.
+/// A line per rank: forwards and backwards by microbatch, updates, waiting, idle; below them a
+/// scale and a legend of what occurs. Without colour it is plain ASCII, and letters tell forwards
+/// from backwards.
 std::string draw_grid(const Timeline& timeline, const GridStyle& style = {});
 
-/// A self-contained SVG figure, wide enough to read the number of every microbatch. It fits light
-/// and dark pages. `title` may be empty.
+/// A self-contained SVG figure, wide enough to read the number of every microbatch, for light and
+/// dark pages. `title` may be empty.
 std::string draw_svg(const Timeline& timeline, const std::string& title = "");
 
 /// JSON in the Trace Event format, which ui.perfetto.dev and chrome://tracing open: a track per

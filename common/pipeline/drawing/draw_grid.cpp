@@ -40,7 +40,7 @@ std::string painted(const std::string& text, SpanKind kind, int microbatch) {
                      text, kReset);
 }
 
-// What stands in a run of `length` columns. In colour the background tells the kind.
+// The text of a run of `length` columns. In colour, the background shows the kind.
 std::string label_of(const Span& span, size_t length, bool color) {
   std::string label = span.microbatch < 0 ? "" : std::to_string(span.microbatch);
   const bool pass = span.kind <= SpanKind::kLoss;
@@ -127,7 +127,7 @@ std::string wrapped(const std::vector<std::string>& entries, size_t width,
   return text + line + "\n";
 }
 
-// Of the whole, and of each rank if that does not stand beside the rows.
+// Of all ranks, and of each rank if there is no room for its figures beside its row.
 std::vector<std::string> summary(const Timeline& timeline, bool ranks) {
   std::vector<std::string> entries = {
       fmt::format("makespan {}", format_time(makespan(timeline), timeline.unit)),

@@ -17,13 +17,13 @@ constexpr double kRowDistance = 38;
 constexpr double kDigit = 7.2;           // of the labels in the cells
 constexpr double kLabelMargin = 6;       // left and right of such a label, together
 constexpr double kLetter = 7.4;          // of all other text
-constexpr double kLegendLetter = 6.4;    // all entries at once fit
-constexpr double kFiguresWidth = 130;    // "25 %" and "3" behind each row
+constexpr double kLegendLetter = 6.4;    // narrow enough for all entries at once
+constexpr double kFiguresWidth = 130;    // "25 %" and "3" after each row
 constexpr double kLeastTimeWidth = 640;  // narrower looks lost on a page
 constexpr double kGreatestTimeWidth = 20000;
 
-// On a card of its own colour, so that it is read well on any page; dark where pages are. Each rule
-// is for this figure only: a page may hold other figures.
+// On a card with its own background, to be legible on any page; dark where pages are dark. Each
+// rule applies to this figure only, because a page may hold others.
 constexpr const char* kStyle =
     ".timeline text{font:13px Lato,'Helvetica Neue',Arial,sans-serif;fill:#1f2933}"
     ".timeline .title{font-size:17px;font-weight:600}.timeline .faint{fill:#5b6876}"
@@ -77,7 +77,7 @@ class Figure {
   }
 
  private:
-  // Every number is to fit into the cell of its pass, as far as a sensible width allows that.
+  // Wide enough for every number to fit into the cell of its pass, within reason.
   double time_width() const {
     double width = kLeastTimeWidth;
     for (const RankTimeline& rank : timeline_.ranks)

@@ -10,8 +10,8 @@
 namespace lab {
 namespace {
 
-// "F3": the pass that has made the message or reads it. Activations come from the rank before,
-// gradients from the one behind.
+// "F3": the pass that has made the message or reads it. Activations come from the previous rank,
+// gradients from the next one.
 std::string pass_of(const Span& message, int rank) {
   const bool is_sent = message.kind == SpanKind::kSend;
   const std::string number = message.microbatch < 0 ? "" : std::to_string(message.microbatch);
@@ -40,7 +40,7 @@ char span_letter(SpanKind kind) {
 const char* span_meaning(SpanKind kind) {
   constexpr std::array<const char*, 7> kMeanings = {
       "forward",       "backward",         "loss",      "optimizer",
-      "waits to send", "waits to receive", "all-reduce"};
+      "waits to send", "waits to receive", "collective"};
   return kMeanings.at(static_cast<size_t>(kind));
 }
 
@@ -89,7 +89,7 @@ std::string format_time(double time, const std::string& unit) {
     number = fmt::format("{:.0f}", value);
   else if (value < 1)
     number = fmt::format("{:.3g}", value);
-  else  // three digits, more before the point
+  else  // three digits, or more before the point
     number = fmt::format("{:.{}f}", value, value < 10 ? 2 : value < 100 ? 1 : 0);
   return scale.name.empty() ? number : fmt::format("{} {}", number, scale.name);
 }

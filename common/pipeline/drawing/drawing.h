@@ -11,16 +11,16 @@ namespace lab {
 /// "stage 1", or "rank 1" if it has no name; printable ASCII, whatever the name holds.
 std::string rank_name(const Timeline& timeline, int rank);
 
-/// 'F', 'B', 'L', 'O' for what computes; '>', '<', '=' for what stands still.
+/// 'F', 'B', 'L', 'O' for what computes; '>', '<', '=' for what waits.
 char span_letter(SpanKind kind);
 
 /// What a span shows, for a legend: "forward", "waits to receive", ...
 const char* span_meaning(SpanKind kind);
 
-/// Of all kinds, in their order, those that occur.
+/// The kinds that occur, in the order of SpanKind.
 std::vector<SpanKind> kinds_that_occur(const Timeline& timeline);
 
-/// What a span is about: "F3", "wait for F3", "send B2", "all-reduce", "optimizer". `rank`: whose.
+/// What a span is about: "F3", "wait for F3", "send B2", "collective", "optimizer". `rank`: whose.
 std::string describe_span(const Span& span, int rank);
 /// The same of a message: "recv F3", "send B2".
 std::string describe_message(const Span& message, int rank);

@@ -1,4 +1,4 @@
-// Where things stand in the grid of a timeline.
+// What goes where in the grid of a timeline.
 #include "common/pipeline/drawing/grid_layout.h"
 
 #include <algorithm>
@@ -62,10 +62,10 @@ GridLayout grid_layout(const Timeline& timeline, size_t width, size_t label_size
     return layout;
   }
   const auto time = static_cast<size_t>(std::lround(layout.time));
-  const size_t widest = label_size + 1;  // more is no clearer
+  const size_t widest = label_size + 1;  // wider would be no clearer
   const size_t cell = std::min(room / time, widest);
   const size_t beside_cell = std::min(beside / time, widest);
-  // The figures may cost columns of a cell, but not its label.
+  // The figures may take columns from a cell, but never those of its label.
   layout.figures = beside_cell >= (cell >= label_size ? label_size : 1);
   layout.cell = layout.figures ? beside_cell : cell;
   layout.columns = time * layout.cell;

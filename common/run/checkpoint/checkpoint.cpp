@@ -1,4 +1,4 @@
-// Checkpoints: a model in Hugging Face's form, and beside it what training needs to go on.
+// Checkpoints: a model in Hugging Face's format, and the rest of what training needs to resume.
 #include "common/run/checkpoint/checkpoint.h"
 
 #include <set>
@@ -25,8 +25,8 @@ bool can_be_ignored(const std::string& name, const LlamaConfig& config) {
   return name.ends_with(".rotary_emb.inv_freq") || (config.tied_head && name == "lm_head.weight");
 }
 
-// Copies a set of tensors into `targets`, those of a stage. Of a whole model the names must be the
-// same on both sides.
+// Copies a set of tensors into `targets`, those of a stage. For a whole model, the names must be
+// the same on both sides.
 void copy_all(CheckpointTensors& source, const std::vector<NamedTensor>& targets,
               const LlamaStage& stage) {
   std::set<std::string> expected;
@@ -34,14 +34,15 @@ void copy_all(CheckpointTensors& source, const std::vector<NamedTensor>& targets
     source.copy_to(name, target);
     expected.insert(name);
   }
-  if (stage.span() != StageSpan::whole(stage.config())) return;  // the others are other stages'
+  if (stage.span() != StageSpan::whole(stage.config()))
+    return;  // the others belong to other stages
   for (const std::string& name : source.names())
     require(expected.contains(name) || can_be_ignored(name, stage.config()),
             "{}: tensor \"{}\" does not belong to a model of this kind and size",
             source.path().string(), name);
 }
 
-// All groups but the first, the weights.
+// All groups except the first, the weights.
 std::vector<NamedTensor> optimizer_tensors(const std::vector<SavedGroup>& groups) {
   std::vector<NamedTensor> tensors;
   for (size_t i = 1; i < groups.size(); ++i)
@@ -53,7 +54,7 @@ std::vector<NamedTensor> optimizer_tensors(const std::vector<SavedGroup>& groups
 
 void write_tensors(const fs::path& file, const std::string& set,
                    const std::vector<NamedTensor>& tensors) {
-  // transformers insists on the entry "format".
+  // transformers requires the entry "format".
   write_safetensors(file, tensors, set == kModelSet ? Metadata{{"format", "pt"}} : Metadata{});
 }
 

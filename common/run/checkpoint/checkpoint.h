@@ -1,4 +1,4 @@
-// Checkpoints: a model in Hugging Face's form, and beside it what training needs to go on.
+// Checkpoints: a model in Hugging Face's format, and the rest of what training needs to resume.
 //
 //   checkpoint-000200/
 //     config.json             sizes of the model, as transformers reads them
@@ -8,7 +8,8 @@
 //     training.json           TrainingState
 //     checksums.json          XXH3 of all the others
 //
-// Where several ranks hold the model, weights and optimizer lie in parts: see checkpoint_parts.h.
+// If several ranks hold the model, weights and optimizer are saved in parts: see
+// checkpoint_parts.h.
 #pragma once
 
 #include <filesystem>
@@ -29,7 +30,7 @@ struct TokenizerCopy {
   int32_t eos = 0;
 };
 
-/// Writes checkpoint `state.step` of a run, all or nothing, and removes the one before the last.
+/// Writes checkpoint `state.step` of a run, all or nothing, and keeps the newest two.
 /// `groups` are those of the whole model. Returns its folder. Throws Error (disk full, read-only,
 /// ...); older checkpoints stay as they are.
 std::filesystem::path save_checkpoint(const std::filesystem::path& run, const TrainingState& state,
@@ -38,7 +39,7 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run, const Tr
                                       const TokenizerCopy& tokenizer);
 
 /// Opens a model for inference: a checkpoint of ours, or any folder with config.json and
-/// model.safetensors, or its parts and their index, of a LLaMA without the features that
+/// model.safetensors (or its parts and their index) of a LLaMA without the features that
 /// `read_config_json` refuses. Throws Error naming file and tensor: missing, damaged, of another
 /// shape, superfluous.
 LlamaStage load_model(const std::filesystem::path& checkpoint);
@@ -49,7 +50,7 @@ LlamaStage load_model(const std::filesystem::path& checkpoint);
 void load_for_training(const std::filesystem::path& checkpoint, LlamaStage& model,
                        Optimizer& optimizer);
 
-/// The parts of saving: one file of tensors of a set; and all files that hold no tensors.
+/// The parts of saving: one file with tensors of a set; and all files without tensors.
 void write_tensors(const std::filesystem::path& file, const std::string& set,
                    const std::vector<NamedTensor>& tensors);
 void write_other_files(const std::filesystem::path& folder, const TrainingState& state,

@@ -1,4 +1,4 @@
-// Checkpoint folders: published whole or not at all, verified by checksums, found by scanning.
+// Checkpoint folders: published complete or not at all, verified by checksums, found by scanning.
 #include "common/run/checkpoint/checkpoint_folder.h"
 
 #include <unistd.h>
@@ -56,7 +56,7 @@ void write_checksums(const fs::path& folder, Checksums known) {
   write_file(folder / kChecksums, json.dump(2) + "\n");
 }
 
-// File name to checksum, after the list has been checked against its own checksum.
+// File names and checksums, after checking the list against its own checksum.
 Json read_checksums(const fs::path& checkpoint) {
   const std::string name = short_name(checkpoint, kChecksums);
   const Json json = read_json_file(checkpoint / kChecksums);
@@ -88,7 +88,7 @@ void remove_old_checkpoints(const fs::path& run, int64_t newest_step) {
   std::vector<fs::path> all = list_checkpoints(run);
   std::erase_if(all, [&](const fs::path& path) { return *step_of(path) > newest_step; });
   for (size_t i = 0; i + kCheckpointsKept < all.size(); ++i) {
-    std::error_code ignored;  // too many checkpoints are no reason to stop a run
+    std::error_code ignored;  // a superfluous checkpoint is no reason to stop a run
     fs::remove_all(all[i], ignored);
   }
 }

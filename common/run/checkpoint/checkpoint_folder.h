@@ -1,4 +1,4 @@
-// Checkpoint folders: published whole or not at all, verified by checksums, found by scanning.
+// Checkpoint folders: published complete or not at all, verified by checksums, found by scanning.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lab {
 
-/// How many checkpoints a run keeps: the newest, and the one before it in case that gets lost.
+/// How many checkpoints a run keeps: the newest, and the one before it in case the newest is lost.
 inline constexpr size_t kCheckpointsKept = 2;
 
 /// "checkpoint-000200".
@@ -26,9 +26,9 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& folder);
 /// XXH3 of files by name, as checksums.json lists them.
 using Checksums = std::map<std::string, uint64_t>;
 
-/// A checkpoint in the making: a folder of the run with a temporary name, into which files are
-/// written (with AtomicFile or write_file, which sync them). It goes away with this object unless
-/// it has been published. Throws Error; the older checkpoints stay in any case.
+/// A checkpoint being written: a folder of the run with a temporary name, into which files are
+/// written (with AtomicFile or write_file, which sync them). The destructor removes it unless it
+/// has been published. Throws Error; the older checkpoints stay in any case.
 class UnfinishedCheckpoint {
  public:
   UnfinishedCheckpoint(std::filesystem::path run, int64_t step);
@@ -39,8 +39,8 @@ class UnfinishedCheckpoint {
   const std::filesystem::path& folder() const { return folder_; }
 
   /// Adds checksums.json and gives the folder its name. Only then are checkpoints older than the
-  /// last `kCheckpointsKept` removed. `known`: of files that other processes have read through
-  /// already. Returns the new folder.
+  /// last `kCheckpointsKept` removed. `known`: checksums of files that other processes have
+  /// computed already. Returns the new folder.
   std::filesystem::path publish(Checksums known = {});
 
  private:
@@ -49,12 +49,12 @@ class UnfinishedCheckpoint {
   std::filesystem::path folder_;
 };
 
-/// Makes the checkpoint of `step`, whose files `fill` writes into a folder with a temporary name.
+/// Makes the checkpoint of `step`; `fill` writes its files into a folder with a temporary name.
 std::filesystem::path publish_checkpoint(
     const std::filesystem::path& run, int64_t step,
     const std::function<void(const std::filesystem::path& folder)>& fill);
 
-/// XXH3 of a file.
+/// The XXH3 checksum of a file.
 uint64_t file_checksum(const std::filesystem::path& file);
 
 /// Compares files with checksums.json: those named, or all that it lists. A folder without
@@ -63,7 +63,7 @@ uint64_t file_checksum(const std::filesystem::path& file);
 void verify_checkpoint(const std::filesystem::path& checkpoint,
                        const std::vector<std::string>& files = {});
 
-/// Removes what a killed process left half written.
+/// Removes half-written leftovers of a killed process.
 void remove_unfinished_checkpoints(const std::filesystem::path& run);
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// What the ranks that save a checkpoint together tell each other.
+// The messages of ranks that save a checkpoint together.
 #include "common/run/checkpoint/checkpoint_messages.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr int kTag = 0x7E87;  // not one that a training step would use
 
-// Letters, four to a number.
+// Characters, four to a number.
 Tensor letters_of(const std::string& text) {
   const Tensor letters = Tensor::zeros({static_cast<int64_t>((text.size() + 3) / 4)});
   std::memcpy(letters.data(), text.data(), text.size());

@@ -1,4 +1,4 @@
-// What the ranks that save a checkpoint together tell each other.
+// The messages of ranks that save a checkpoint together.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace lab {
 
-/// Rank 0 does `action`; every rank gets what it returns, or throws an Error with the message of
-/// what it threw. All ranks call it.
+/// Rank 0 calls `action`; every rank returns its result, or throws an Error with the message of its
+/// exception. All ranks call it.
 std::string done_by_rank_0(ProcessGroup& group, const std::function<std::string()>& action);
 
-/// The texts of all ranks on rank 0, in their order; nothing on the others. All ranks call it.
+/// The texts of all ranks on rank 0, in the order of ranks; nothing on the others. All ranks call
+/// it.
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text);
 
-/// A file of tensors that a rank has written, or wants written.
+/// A file of tensors that a rank has written, or asks rank 0 to write.
 struct PartFile {
   struct Entry {
     std::string name;
@@ -26,13 +27,13 @@ struct PartFile {
   std::string set;   // "model" or "optimizer"
   std::string name;  // of the file
   std::vector<Entry> tensors;
-  uint64_t checksum = 0;  // once it is written
+  uint64_t checksum = 0;  // once the file is written
 };
 
 /// What a rank has done for a checkpoint.
 struct PartReport {
   std::vector<PartFile> files;
-  bool written = true;  // or else rank 0 is to do it, with the tensors that this rank will send
+  bool written = true;  // false: rank 0 must do it, with the tensors that this rank will send
   std::string error;    // empty: all went well
 };
 

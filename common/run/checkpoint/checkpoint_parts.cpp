@@ -39,7 +39,7 @@ std::string failure_of(const std::function<void()>& action) {
   }
 }
 
-// The groups that fall to this replica of the stage, as files yet to be written.
+// The groups that this replica of the stage writes, as files yet to be written.
 PartReport share_of(const RankOfModel& rank, const std::vector<const SavedGroup*>& groups) {
   PartReport report;
   for (const SavedGroup* group : groups) {
@@ -57,8 +57,8 @@ void write_part(const fs::path& folder, PartFile& file, const std::vector<NamedT
   file.checksum = file_checksum(folder / file.name);
 }
 
-// Rank 0 receives the tensors of rank `from` and writes them in its place. It takes all of them
-// even if the disk is full: their sender waits.
+// Rank 0 receives the tensors of rank `from` and writes them in its place. It receives all of them
+// even if the disk is full, because their sender waits.
 void write_for(int from, ProcessGroup& world, const fs::path& folder, PartReport& report) {
   for (PartFile& file : report.files) {
     std::vector<NamedTensor> tensors;
@@ -110,8 +110,8 @@ Checksums write_indices(const fs::path& folder, const RankOfModel& rank, const L
 }  // namespace
 
 RankOfModel RankOfModel::in_mesh(ProcessGroup& world, int stages) {
-  require(stages >= 1 && world.size() % stages == 0, "{} ranks are no pipelines of {} stages each",
-          world.size(), stages);
+  require(stages >= 1 && world.size() % stages == 0,
+          "{} ranks do not make pipelines of {} stages each", world.size(), stages);
   return {.stage = world.rank() % stages,
           .stages = stages,
           .replica = world.rank() / stages,
@@ -145,7 +145,7 @@ fs::path save_checkpoint_parts(const fs::path& run, const RankOfModel& rank,
   const std::string token = invitation.substr(0, kTokenSize);
   const fs::path folder = invitation.substr(kTokenSize);
 
-  // 2. Each rank writes its share, and reports.
+  // 2. Each rank writes its part, and reports.
   std::vector<const SavedGroup*> own;
   for (size_t i = 0; i < groups.size(); ++i)
     if (static_cast<int>(i) % rank.replicas == rank.replica) own.push_back(&groups[i]);
@@ -163,7 +163,7 @@ fs::path save_checkpoint_parts(const fs::path& run, const RankOfModel& rank,
     return "";
   });
 
-  // 3. Rank 0 writes what others could not, and all the rest.
+  // 3. Rank 0 writes what others could not, and the rest.
   for (int other = 1; other < static_cast<int>(reports.size()); ++other)
     if (!reports[static_cast<size_t>(other)].written)
       write_for(other, world, folder, reports[static_cast<size_t>(other)]);

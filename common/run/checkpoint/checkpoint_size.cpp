@@ -1,4 +1,4 @@
-// What a model's sizes ask for, against what its file holds.
+// Compares a model's sizes with the size of its file.
 #include "common/run/checkpoint/checkpoint_size.h"
 
 #include "common/error.h"
@@ -6,7 +6,7 @@
 namespace lab {
 namespace {
 
-// What any file may ask for: 4 MiB of weights, 64 MiB of angles.
+// Allowed for any file: 4 MiB of weights, 64 MiB of angles.
 constexpr double kSmallModel = 1 << 20;
 constexpr double kSmallTable = 1 << 24;
 

@@ -1,4 +1,4 @@
-// What a model's sizes ask for, against what its file holds.
+// Compares a model's sizes with the size of its file.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +7,9 @@
 
 namespace lab {
 
-/// Throws Error if the sizes of a model, which `said_by` says, ask for far more memory than the
-/// `held` weights of its file `weights` fill: a few bytes of text must not take gigabytes. That is
-/// for the weights, and for the rotary angles of all positions, of which the weights say nothing.
+/// Throws Error if the sizes of a model, from the file `said_by`, imply far more memory than the
+/// `held` weights in its file `weights`: a few bytes of text must not allocate gigabytes. This
+/// covers the weights, and the rotary angles of all positions, which are not in the file.
 void require_proportion(const LlamaConfig& config, double held,
                         const std::filesystem::path& weights, const char* said_by);
 

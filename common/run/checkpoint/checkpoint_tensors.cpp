@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 constexpr const char* kSuffix = ".safetensors";
 constexpr const char* kIndexSuffix = ".safetensors.index.json";
 
-// An index must not lead out of its folder.
+// An index must not refer to files outside its folder.
 bool is_plain_name(const std::string& file) {
   return file.ends_with(kSuffix) && file.find('/') == std::string::npos && file[0] != '.';
 }

@@ -12,15 +12,15 @@
 
 namespace lab {
 
-/// "model-00002-of-00003.safetensors", the part of a stage; "model.safetensors" of one stage. Parts
-/// that are read in the order of their names hold the same numbers, in the same order, as the file
-/// of a single process.
+/// "model-00002-of-00003.safetensors", the part of a stage; "model.safetensors" for a single stage.
+/// Read in the order of their names, the parts hold the same numbers, in the same order, as the
+/// file of a single process.
 std::string part_name(const std::string& group, int stage, int stages);
 
 /// Reads one set of tensors of a checkpoint, ours or a foreign one: either NAME.safetensors, or
-/// parts of any number and NAME.safetensors.index.json, which says what lies where ("weight_map",
-/// as Hugging Face writes it). A part is opened when the first of its tensors is asked for; it is
-/// then compared with checksums.json, if there is one, and with the index.
+/// parts of any number and NAME.safetensors.index.json, which says what is where ("weight_map", as
+/// Hugging Face writes it). A part is opened when its first tensor is requested, and then compared
+/// with checksums.json, if there is one, and with the index.
 ///
 /// All throw Error naming the file: missing, damaged; a tensor that is not where the index says, or
 /// in two files.
@@ -28,13 +28,13 @@ class CheckpointTensors {
  public:
   CheckpointTensors(std::filesystem::path checkpoint, const std::string& set);
 
-  /// The file that names all tensors: for messages.
+  /// The file that names all tensors, for error messages.
   const std::filesystem::path& path() const { return path_; }
   std::vector<std::string> names() const;
   bool has(const std::string& name) const { return part_of_.contains(name); }
   /// The tensor must have the shape of `target`.
   void copy_to(const std::string& name, const Tensor& target);
-  /// Numbers in all tensors together; opens all parts.
+  /// The count of numbers in all tensors; opens all parts.
   double count();
 
  private:

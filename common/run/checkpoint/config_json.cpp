@@ -51,7 +51,7 @@ struct Fields {
   }
 };
 
-// Rotary angles: theta at the top level, or (transformers 5) in an object of its own.
+// Rotary angles: theta at the top level, or (transformers 5) in a separate object.
 float read_rope_theta(const Fields& fields) {
   float theta = fields.real("rope_theta", 10000.0F);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {

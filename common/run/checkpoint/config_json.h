@@ -9,12 +9,12 @@
 
 namespace lab {
 
-/// The text of a config.json that transformers' LlamaForCausalLM opens.
+/// The text of a config.json that transformers' LlamaForCausalLM can open.
 std::string config_to_json(const LlamaConfig& config, int32_t bos, int32_t eos);
 
-/// Reads a config.json, our own or a foreign one. Fields that it leaves out have the defaults of
-/// transformers' LlamaConfig. Throws Error naming the file and the field: not a LLaMA, a size out
-/// of range, or a feature that this model does not have (scaled rotary angles, biases, ...).
+/// Reads a config.json, our own or a foreign one. Missing fields have the defaults of transformers'
+/// LlamaConfig. Throws Error naming the file and the field: not a LLaMA, a size out of range, or a
+/// feature that this model does not have (scaled rotary angles, biases, ...).
 LlamaConfig read_config_json(const std::filesystem::path& path);
 
 }  // namespace lab

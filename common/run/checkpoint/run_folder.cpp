@@ -1,4 +1,4 @@
-// Where a run's files go.
+// The folder of a run.
 #include "common/run/checkpoint/run_folder.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ fs::path make_run_folder(const fs::path& out, const fs::path& runs, const std::s
     create_folder(out);
     return out;
   }
-  // Another run may take the same number at this moment: whoever creates the folder has it.
+  // Another run may take the same number at this moment: the one that creates the folder has it.
   for (int number = largest_number(runs) + 1;; ++number) {
     fs::path folder = runs / fmt::format("{:03}-{}", number, name);
     if (create_folder(folder)) return folder;
@@ -52,7 +52,7 @@ void check_out_is_free(const fs::path& out) {
   const bool empty = fs::is_empty(out, error);
   require(!error, "--out {}: {}", out.string(), error.message());
   require(empty,
-          "--out {}: not empty; choose another folder, or add --resume to go on with the run in it",
+          "--out {}: not empty; choose another folder, or add --resume to continue the run in it",
           out.string());
 }
 

@@ -1,4 +1,4 @@
-// Where a run's files go.
+// The folder of a run.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ std::filesystem::path make_run_folder(const std::filesystem::path& out,
 /// Throws Error unless `out` can become the folder of a new run: nothing is ever overwritten.
 void check_out_is_free(const std::filesystem::path& out);
 
-/// Makes a run's folder empty again, if it has no complete checkpoint: of a run that was killed
+/// Empties a run's folder again if it has no complete checkpoint, as after a run that was killed
 /// before its first. Removes what a run writes, and nothing else.
 void clear_unfinished_run(const std::filesystem::path& folder);
 
-/// A path as a person would type it: relative if it lies below the current folder.
+/// A path as a person would type it: relative if it is below the current folder.
 std::string display_path(const std::filesystem::path& path);
 
 }  // namespace lab

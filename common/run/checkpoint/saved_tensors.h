@@ -1,4 +1,4 @@
-// SavedGroup: what a checkpoint holds of a model, or of one stage of it.
+// SavedGroup: the tensors that a checkpoint holds of a model, or of one stage of it.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct SavedGroup {
 /// kind of the optimizer's state, as "exp_avg.<name>".
 std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& optimizer);
 
-/// A checkpoint has two sets of tensors; each lies in one file or in several.
+/// A checkpoint has two sets of tensors, each in one file or in several.
 inline constexpr const char* kModelSet = "model";
 inline constexpr const char* kOptimizerSet = "optimizer";
 

@@ -1,4 +1,5 @@
-// TrainingState: what a run must remember, besides weights and optimizer, to go on bit by bit.
+// TrainingState: what a run must save, apart from weights and optimizer, to resume with the same
+// bits.
 #include "common/run/checkpoint/training_state.h"
 
 #include <nlohmann/json.hpp>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr const char* kFile = "training.json";
 constexpr int kFormat = 2;
-// Of all that counts: far more than can be, and products with a number of ranks fit 64 bits.
+// The limit of all counts: far more than possible, and products with a number of ranks fit 64 bits.
 constexpr int64_t kMost = int64_t{1} << 48;
 
 TrainingState state_of(const nlohmann::json& json) {
@@ -55,7 +56,7 @@ void save_training_state(const std::filesystem::path& folder, const TrainingStat
 TrainingState load_training_state(const std::filesystem::path& checkpoint) {
   const std::filesystem::path path = checkpoint / kFile;
   std::error_code ignored;
-  require(std::filesystem::exists(path, ignored), "{} has no {}: training cannot go on from it",
+  require(std::filesystem::exists(path, ignored), "{} has no {}: training cannot resume from it",
           checkpoint.string(), kFile);
   verify_checkpoint(checkpoint, {kFile});
   const nlohmann::json json = read_json_file(path);

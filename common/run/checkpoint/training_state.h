@@ -1,4 +1,5 @@
-// TrainingState: what a run must remember, besides weights and optimizer, to go on bit by bit.
+// TrainingState: what a run must save, apart from weights and optimizer, to resume with the same
+// bits.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@ struct TrainingState {
 /// Writes `folder`/training.json.
 void save_training_state(const std::filesystem::path& folder, const TrainingState& state);
 
-/// Reads it from a checkpoint, after comparing its checksum. Throws Error if the checkpoint has
-/// none (a foreign model: it can be used, but not trained further), it is damaged, or it holds
-/// numbers that no run can have.
+/// Reads it from a checkpoint, after checking its checksum. Throws Error if the checkpoint has none
+/// (a foreign model: it can be used, but not trained further), it is damaged, or it holds numbers
+/// that no run can have.
 TrainingState load_training_state(const std::filesystem::path& checkpoint);
 
 }  // namespace lab

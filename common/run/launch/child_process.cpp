@@ -26,7 +26,8 @@ constexpr int kReadsPerCall = 64;  // so that a flood of output cannot keep the 
   setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);  // what this process blocks is its own affair
+  sigprocmask(SIG_SETMASK, &none,
+              nullptr);  // signals blocked here must not stay blocked in the child
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() == parent) {
     const int nothing = open("/dev/null", O_RDONLY);
@@ -91,7 +92,7 @@ void ChildProcess::start(const std::vector<std::string>& command,
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
 
-  std::array<int, 2> report{-1, -1};  // closed by a successful exec, else holds its error
+  std::array<int, 2> report{-1, -1};  // closed by a successful exec, else contains its error
   if (pipe2(report.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
   const pid_t parent = getpid();
   pid_ = fork();
@@ -100,7 +101,7 @@ void ChildProcess::start(const std::vector<std::string>& command,
   int error = pid_ < 0 ? errno : 0;
   close(report[1]);
   if (pid_ > 0) {
-    setpgid(pid_, pid_);  // the child does the same: whoever comes first
+    setpgid(pid_, pid_);  // the child does the same; the first one wins
     if (read(report[0], &error, sizeof error) > 0) waitpid(pid_, nullptr, 0);
   }
   close(report[0]);
@@ -127,7 +128,7 @@ void ChildProcess::read_output() {
 bool ChildProcess::running() {
   if (!running_) return false;
   siginfo_t info = {};
-  // WNOWAIT: until it is reaped its number stays taken, so the group can be addressed safely.
+  // WNOWAIT: its number stays taken until it is reaped, so the group can be addressed safely.
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
       info.si_pid == pid_)
     reap();

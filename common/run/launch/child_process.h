@@ -9,16 +9,17 @@
 
 namespace lab {
 
-/// Runs a program in a process group of its own, so that whatever it starts can be ended with it.
-/// It is killed by `end`, by the destructor, and by the kernel should this process die. Standard
-/// output and error are captured together, of long output the end, or go where the caller says.
+/// Runs a program in its own process group, so that whatever it starts can be ended with it. It is
+/// killed by `end`, by the destructor, and by the kernel if this process dies. Standard output and
+/// error are captured together (only the end of a long output), or go where the caller says.
 class ChildProcess {
  public:
-  /// `environment`: on top of this process's own. Throws Error if the program cannot be started.
+  /// `environment`: added to this process's environment. Throws Error if the program cannot be
+  /// started.
   ChildProcess(const std::vector<std::string>& command,
                const std::map<std::string, std::string>& environment);
 
-  /// The same, with standard output and error into descriptors that stay the caller's.
+  /// The same, with standard output and error going to descriptors that remain the caller's.
   struct Outputs {
     int out = -1;
     int error = -1;
@@ -30,18 +31,18 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// To poll for captured output; -1 once all of it has come.
+  /// To poll for captured output; -1 once all of it has arrived.
   int output_descriptor() const { return output_; }
-  /// Takes over the output that is there, without waiting; to be called often, since a program
-  /// whose output nobody reads stands still.
+  /// Reads the output that is there, without waiting. Call it often: a program whose output nobody
+  /// reads is blocked.
   void read_output();
   const std::string& output() const { return text_; }
 
-  /// False from the moment when it has ended by itself; then its group has been ended as well.
+  /// False once it has ended; then its group has been ended as well.
   bool running();
-  /// Asks the whole group to end, or to stop and go on: any signal, if it still runs.
+  /// Sends any signal to the whole group, if it is still running.
   void send_signal(int signal);
-  /// Kills the whole group if it still runs.
+  /// Kills the whole group if it is still running.
   void end();
 
   /// As from waitpid; valid when it no longer runs.

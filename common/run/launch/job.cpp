@@ -1,4 +1,4 @@
-// A store, a rendezvous, a record, a world; and the way out.
+// Joining a job (store, rendezvous, flight record, world) and leaving it.
 #include "common/run/launch/job.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSilentWait{2000};
-// For rank 0 to judge: within two seconds, or when it is clear that a host has gone.
+// Time for rank 0 to judge: two seconds, or until it is clear that a host is gone.
 constexpr milliseconds kLastWords = BeatJudge::kSilence + milliseconds(3000);
 constexpr size_t kLongestShownValue = 120;
 
@@ -37,7 +37,7 @@ std::filesystem::path record_path(const RankEnvironment& environment) {
   return flight_record_path(environment.records, environment.rank);
 }
 
-/// A client of rank 0's store; a line on stderr tells if rank 0 keeps it waiting.
+/// A client of rank 0's store; prints a line on stderr if rank 0 keeps it waiting.
 std::unique_ptr<Store> reach_store(const RankEnvironment& environment) {
   const auto begin = Clock::now();
   const auto connect = [&](milliseconds timeout) {
@@ -71,14 +71,14 @@ struct Job::Impl {
   std::unique_ptr<Watchdog> watchdog;
   std::optional<ProcessGroup> world;
   uint64_t agreements = 0;
-  bool all_know = false;  // the error that ends this rank ends the others as well
+  bool all_know = false;  // the error that ends this rank also ends the others
   int exceptions = std::uncaught_exceptions();
 
   explicit Impl(const RankEnvironment& of) : environment(of) {
     const auto deadline = Clock::now() + environment.timeout;
-    // What a rank prints is read by others: line by line, not when some buffer is full.
+    // Others read what a rank prints: write it line by line, not when some buffer is full.
     if (environment.world_size > 1) std::setvbuf(stdout, nullptr, _IOLBF, 0);
-    // A peer that is gone shall be an error, not the silent end of this rank.
+    // If a peer is gone, this must be an error, not the silent end of this rank.
     if (environment.world_size > 1) std::signal(SIGPIPE, SIG_IGN);
     open_store();
     recorder = std::make_unique<FlightRecorder>(environment.rank, record_path(environment));
@@ -158,12 +158,12 @@ struct Job::Impl {
       if (watchdog && !all_know) judged = watchdog->last_words(kLastWords);
       store->set(job_keys::left(environment.rank), "1");
       wait_for_others(kSilentWait);
-    } catch (const std::exception& error) {  // the store is gone: there is nobody left to tell
+    } catch (const std::exception& error) {  // the store is gone: no rank is left to tell
       if (!judged) fmt::print(stderr, "rank {} ends: {}\n", environment.rank, error.what());
     }
   }
 
-  /// Rank 0 serves the store and judges the job: it goes last.
+  /// Rank 0 serves the store and judges the job, so it leaves last.
   void wait_for_others(milliseconds patience) {
     if (environment.rank != 0 || (!server && !watchdog)) return;
     const auto begin = Clock::now();

@@ -1,4 +1,4 @@
-// Job: this process as one rank among others, from rendezvous to farewell.
+// Job: this process as one rank of a job, from joining to leaving.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace lab {
 
-/// Joins a job: reaches the store (rank 0 serves it unless the launcher does), says itself there,
-/// waits until all ranks have come (with a line on stderr, after two seconds, that says who is
-/// still awaited), and connects the world group over Gloo. Where nobody watches the flight records,
-/// a watchdog thread does: it publishes what this rank waits for, and when the job can never go on,
+/// Joins a job: connects to the store (which rank 0 serves unless the launcher does), registers
+/// there, waits until all ranks have arrived (after two seconds, a line on stderr says which ones
+/// are missing), and connects the world group over Gloo. If nobody else watches the flight records,
+/// a watchdog thread does: it publishes what this rank waits for, and if the job can never go on,
 /// prints why and ends the process with kDiagnosedExit. A job of one rank opens no port.
 ///
-/// In this process, standard output is then written line by line, and SIGPIPE is ignored.
+/// From then on, this process writes standard output line by line and ignores SIGPIPE.
 class Job {
  public:
   /// Throws Error: unreachable master, port in use, a rank that never arrives, two processes with
@@ -28,7 +28,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   const RankEnvironment& environment() const;
-  /// The ranks on this rank's machine (of one container: on it), ascending; this one among them.
+  /// The ranks on this rank's machine (or in its container), ascending, including this one.
   std::vector<int> ranks_here() const;
   ProcessGroup& world();
   Store& store();

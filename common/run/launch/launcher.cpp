@@ -1,4 +1,4 @@
-// One loop: outputs, signals, ends, looks.
+// One loop: handles output, signals and ended ranks, and looks at the flight records.
 #include "common/run/launch/launcher.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 constexpr int kPollMilliseconds = 20;
 constexpr milliseconds kBetweenLooks{200};
 constexpr milliseconds kAfterTerm{2000};   // from SIGTERM to SIGKILL
-constexpr milliseconds kSilentWait{2000};  // for ranks that write a checkpoint
+constexpr milliseconds kSilentWait{2000};  // for ranks that are writing a checkpoint
 constexpr std::chrono::minutes kUnattended{
     5};  // from SIGTERM to SIGKILL where nobody can ask twice
 
@@ -87,14 +87,14 @@ class Launch {
       if (std::getenv(name) == nullptr) environment.insert({name, value});
     };
     unless_set("OMP_NUM_THREADS", std::to_string(std::max(1, cores / local_size_)));
-    // Threads that wait in a loop instead of sleeping take the cores from other ranks.
+    // Threads that spin while waiting would take the cores from other ranks.
     unless_set("OMP_WAIT_POLICY", "PASSIVE");
-    // Ranks write into a pipe; what comes out may still go to a terminal.
+    // Ranks write into a pipe, but their output may still go to a terminal.
     if (isatty(STDOUT_FILENO) == 1) unless_set("CLICOLOR_FORCE", "1");
     return environment;
   }
 
-  /// Notes the ends of ranks; false when all have ended.
+  /// Records which ranks have ended; false when all have.
   bool take_ends() {
     bool any_running = false;
     for (size_t i = 0; i < ranks_.children.size(); ++i) {
@@ -105,15 +105,15 @@ class Launch {
       }
       const bool known = std::ranges::count(ranks_.failed, i) > 0;
       if (known || exit_code_of(child.wait_status()) == 0) continue;
-      if (ending_ || was_told_to_end(child)) continue;  // this launcher's doing
+      if (ending_ || was_told_to_end(child)) continue;  // this launcher ended it
       ranks_.failed.push_back(i);
       if (!ranks_.failed_at) ranks_.failed_at = Clock::now();
     }
     return any_running;
   }
 
-  /// By a signal that this launcher, or that of another host, has passed on; be it after a
-  /// checkpoint.
+  /// Ended by a signal that this launcher, or that of another host, has forwarded, possibly after
+  /// writing a checkpoint.
   bool was_told_to_end(const ChildProcess& child) const {
     const int code = exit_code_of(child.wait_status());
     return interrupted_ != 0 && (code == 128 + SIGINT || code == 128 + SIGTERM);
@@ -135,14 +135,14 @@ class Launch {
     }
   }
 
-  /// How long a step takes, and so how long it is to its checkpoint, only the user can know.
+  /// Only the user can know how long a step takes, and so how long it is until its checkpoint.
   void interrupt(int signal) {
     interrupted_ = signal;
     for (const auto& child : ranks_.children) child->send_signal(signal);
     tell_at_ = Clock::now() + kSilentWait;
   }
 
-  /// The terminal, or whoever read the output, is gone.
+  /// The terminal, or whatever read the output, is gone.
   void interrupt_unattended() {
     interrupt(SIGTERM);
     kill_at_ = std::min<Clock::time_point>(kill_at_, Clock::now() + kUnattended);
@@ -197,7 +197,7 @@ class Launch {
 
   int report() {
     if (interrupted_ == 0) return oversight_->report(ranks_);
-    // Where the signal has killed ranks, what the others met with is its consequence.
+    // If the signal has killed ranks, the errors of the others are a consequence.
     const bool tore = std::ranges::any_of(ranks_.children, [&](const auto& child) {
       return WIFSIGNALED(child->wait_status()) && WTERMSIG(child->wait_status()) == interrupted_;
     });
@@ -215,7 +215,7 @@ class Launch {
   Clock::time_point next_look_ = Clock::now() + kBetweenLooks;
   bool ending_ = false;         // the ranks that still run are being ended
   int interrupted_ = 0;         // the signal
-  bool broken_output_ = false;  // nobody reads what the ranks say
+  bool broken_output_ = false;  // nobody reads the ranks' output
   Clock::time_point tell_at_ = Clock::time_point::max();
   Clock::time_point kill_at_ = Clock::time_point::max();
 };
@@ -227,7 +227,7 @@ int exit_code_of(int wait_status) {
 }
 
 int launch_ranks(const LaunchOptions& options, int argc, const char* const* argv) {
-  std::fflush(nullptr);  // what this process has said comes first
+  std::fflush(nullptr);  // this process's own output comes first
   return Launch(options, argc, argv).run();
 }
 

@@ -1,4 +1,4 @@
-// Flight records together with what the system knows of the processes.
+// Combines flight records with what the system knows about the processes.
 #include "common/run/launch/local_ranks.h"
 
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ std::vector<RankSnapshot> look_at_ranks(
     try {
       ranks[r] = read_flight_record(flight_record_path(records, rank)).snapshot;
     } catch (const Error&) {
-      has_record = false;  // not made yet, or just being made
+      has_record = false;  // not there yet, or just being made
     }
     ranks[r].rank = rank;
     tell_fate(*children[r], has_record, ranks[r]);

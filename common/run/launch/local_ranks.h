@@ -10,9 +10,9 @@
 
 namespace lab {
 
-/// One look at every rank: its flight record in the folder `records`, and how its process stands
-/// (running, stopped, exited, killed). `children`: one a rank. A rank that has not begun its record
-/// yet is kUnknown as long as it runs.
+/// One look at every rank: its flight record in the folder `records`, and the state of its process
+/// (running, stopped, exited, killed). `children`: one per rank. A rank that has not begun its
+/// record yet is kUnknown as long as it runs.
 std::vector<RankSnapshot> look_at_ranks(const std::filesystem::path& records,
                                         const std::vector<std::unique_ptr<ChildProcess>>& children);
 

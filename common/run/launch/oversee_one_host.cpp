@@ -1,4 +1,4 @@
-// Flight records of all ranks at hand: a judge of its own.
+// With the flight records of all ranks at hand, the launcher judges the job itself.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kGrace{1};  // after a failure, to see who waited for the rank
+constexpr std::chrono::seconds kGrace{1};  // after a failure, to see which ranks waited for it
 
 class OneHost final : public Oversight {
  public:
@@ -62,8 +62,9 @@ class OneHost final : public Oversight {
   }
 
  private:
-  /// When a rank has ended, those that wait for it often end soon with an error of their own. Their
-  /// records still say what they waited for: seen as if they were alive, they show who was first.
+  /// When a rank has ended, those that wait for it often end soon afterwards with errors of their
+  /// own. Their records still say what they were waiting for; treating them as alive shows which
+  /// rank was first.
   std::optional<Diagnosis> explain_failure(const StartedRanks& started,
                                            std::vector<RankSnapshot> ranks) const {
     for (const size_t rank : started.failed) {
@@ -77,13 +78,15 @@ class OneHost final : public Oversight {
     return diagnosis;
   }
 
-  /// Of a rank that an exception has ended: the how manieth it was. 0: the rank did not say so.
+  /// For a rank that an exception has ended: its place in the order of failures. 0: the rank did
+  /// not report one.
   int failure_number(size_t rank) const {
     const auto number = server_.store().try_get(job_keys::failed(static_cast<int>(rank)));
     return number ? std::stoi(*number) : 0;
   }
 
-  /// Of the ranks that failed by themselves, the one that most likely made the others fail.
+  /// Of the ranks that the launcher did not end, the one whose failure most likely caused the
+  /// others.
   size_t first_failed(const StartedRanks& started) const {
     return *std::ranges::min_element(started.failed, {}, [&](size_t rank) {
       return WIFSIGNALED(started.children[rank]->wait_status()) ? -1 : failure_number(rank);

@@ -1,4 +1,4 @@
-// The ranks judge themselves; what only their launcher sees, it tells.
+// The ranks judge the job themselves; the launcher reports what only it can see.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After a failure here: for the watchdogs to notice the same, even without this launcher's word.
+// After a failure here: time for the watchdogs to notice it, even without this launcher's report.
 constexpr std::chrono::seconds kGrace = BeatJudge::kSilence + std::chrono::seconds(3);
 constexpr std::chrono::seconds kPatience{1};  // to reach the store
 
@@ -30,16 +30,17 @@ RankSnapshot end_of(int rank, int status) {
   return snapshot;
 }
 
-/// Debian gives a machine's own name an address of the loopback, where no other host finds it.
+/// Debian maps a machine's own name to a loopback address, where no other host can reach it.
 void check_address(const std::string& address) {
   const auto is_loopback = [](const std::string& text) {
     return text == "localhost" || text == "::1" || text.starts_with("127.");
   };
   const std::string own = own_address_towards(address);
-  require(is_loopback(address) || !is_loopback(own),
-          "--master-addr {} is {} on this host, where other hosts do not find it: say its address "
-          "in the network",
-          address, own);
+  require(
+      is_loopback(address) || !is_loopback(own),
+      "--master-addr {} is {} on this host, where other hosts cannot reach it: give its address "
+      "in the network",
+      address, own);
 }
 
 class OneOfSeveralHosts final : public Oversight {
@@ -98,11 +99,11 @@ class OneOfSeveralHosts final : public Oversight {
 
   void tell(const StartedRanks& ranks, size_t i) const {
     const int status = ranks.children[i]->wait_status();
-    if (exit_code_of(status) == kDiagnosedExit) return;  // everybody knows
+    if (exit_code_of(status) == kDiagnosedExit) return;  // all ranks know
     try {
       TcpStore store(address_, port_, kPatience);
       store.set(job_keys::ended(ranks.first + static_cast<int>(i)), std::to_string(status));
-    } catch (const Error&) {  // rank 0 is gone, or out of reach: silence will have to tell
+    } catch (const Error&) {  // rank 0 is gone or unreachable: the missing heartbeats must suffice
     }
   }
 

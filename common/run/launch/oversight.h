@@ -1,4 +1,4 @@
-// Oversight: what a launcher knows of a job beyond the processes that it has started itself.
+// Oversight: what a launcher knows about a job, apart from the processes that it has started.
 #pragma once
 
 #include <chrono>
@@ -17,10 +17,11 @@ namespace lab {
 struct StartedRanks {
   int first = 0;
   std::vector<std::unique_ptr<ChildProcess>> children;
-  /// Those (index) that have failed by themselves, in the order in which it was noticed.
+  /// Indices of the ranks that have failed without being ended by the launcher, in the order in
+  /// which it noticed.
   std::vector<size_t> failed;
   std::optional<std::chrono::steady_clock::time_point> failed_at;  // the first of them
-  bool ended_others = false;  // the launcher has ended those that still ran
+  bool ended_others = false;  // the launcher has ended those that were still running
 };
 
 class Oversight {
@@ -30,20 +31,21 @@ class Oversight {
   Oversight(const Oversight&) = delete;
   Oversight& operator=(const Oversight&) = delete;
 
-  /// Where the ranks meet, as variables.
+  /// Where the ranks meet, as environment variables.
   virtual std::map<std::string, std::string> environment() const = 0;
-  /// Called every fifth of a second. True when the ranks that still run shall be ended.
+  /// Called every fifth of a second. True if the ranks that are still running must be ended.
   virtual bool is_over(const StartedRanks& ranks) = 0;
-  /// When all have ended: says on stderr why, unless all is well. Returns the exit code for main.
+  /// Called when all have ended: says on stderr why, unless all is well. Returns the exit code for
+  /// main.
   virtual int report(const StartedRanks& ranks) = 0;
 };
 
-/// Of a job whose ranks are all on this host: serves their store, and judges them by their flight
+/// For a job whose ranks are all on this host: serves their store, and judges them by their flight
 /// records.
 std::unique_ptr<Oversight> oversee_one_host(size_t ranks);
 
-/// Of one host among several, whose ranks judge themselves (Watchdog): tells rank 0 which rank of
-/// this host has failed, and gives all of them the time to say why the job cannot go on. Throws
+/// For one of several hosts, whose ranks judge the job themselves (Watchdog): tells rank 0 which
+/// rank of this host has failed, and gives all of them time to say why the job cannot go on. Throws
 /// Error if other hosts cannot reach host 0 at the address that the options say.
 std::unique_ptr<Oversight> oversee_one_of_several_hosts(const LaunchOptions& options);
 

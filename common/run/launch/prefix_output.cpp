@@ -1,4 +1,4 @@
-// Reads without waiting, cuts lines, writes.
+// Reads without waiting, splits lines, writes them.
 #include "common/run/launch/prefix_output.h"
 
 #include <fcntl.h>

@@ -6,29 +6,29 @@
 namespace lab {
 
 /// Writes all of the text, without a signal if SIGPIPE is blocked. False if nobody reads the target
-/// any more. Gives up as soon as `stop` is readable while the target takes no more: a terminal that
-/// is held must not keep Ctrl-C waiting.
+/// any more. Gives up once `stop` is readable while the target accepts nothing: a paused terminal
+/// must not hold up Ctrl-C.
 bool write_all(int target, const std::string& text, int stop);
 
-/// A pipe. What a process writes into it comes out, line by line, behind a prefix.
+/// A pipe. What a process writes into it comes out line by line, with a prefix.
 class PrefixOutput {
  public:
-  /// `target`: a descriptor that stays the caller's. Throws Error if there can be no pipe.
+  /// `target`: a descriptor that remains the caller's. Throws Error if no pipe can be made.
   PrefixOutput(std::string prefix, int target);
   ~PrefixOutput();
   PrefixOutput(const PrefixOutput&) = delete;
   PrefixOutput& operator=(const PrefixOutput&) = delete;
 
-  /// For the process; to be closed once it has it.
+  /// For the process; close it once the process has it.
   int writing_end() const { return writing_; }
   void close_writing_end();
-  /// To poll; -1 once all of it has come.
+  /// To poll; -1 once all of the output has arrived.
   int reading_end() const { return reading_; }
 
-  /// Passes on the whole lines that are there, a megabyte at most, without waiting for more. False
-  /// if nobody reads the target any more. Drops lines where write_all gives up.
+  /// Passes on the complete lines that are there, at most a megabyte, without waiting for more.
+  /// False if nobody reads the target any more. Drops lines if write_all gives up.
   bool pass_on(int stop);
-  /// The same, and a last line that has no end, when the process is gone.
+  /// The same, plus a last line without a line break, when the process has ended.
   bool finish(int stop);
 
  private:

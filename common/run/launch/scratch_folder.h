@@ -5,9 +5,9 @@
 
 namespace lab {
 
-/// Created under the system's temporary folder, removed with all its content by the destructor. A
-/// process that is killed cannot do that: the next ScratchFolder of the same user removes what it
-/// left (each folder is locked by its owner, and the lock ends with the process).
+/// Created under the system's temporary folder, removed with all its contents by the destructor. If
+/// its process is killed first, the next ScratchFolder of the same user removes what is left (each
+/// folder is locked by its owner, and the lock ends with the process).
 class ScratchFolder {
  public:
   /// Throws Error if the temporary folder is not writable.

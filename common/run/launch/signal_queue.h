@@ -1,4 +1,4 @@
-// SignalQueue: signals as events, where a program watches over others.
+// SignalQueue: signals as events, for a program that watches others.
 #pragma once
 
 #include <signal.h>
@@ -9,9 +9,9 @@
 
 namespace lab {
 
-/// While it lives, SIGINT (Ctrl-C), SIGTERM and SIGHUP neither end this process nor interrupt it:
-/// they are read here. Writing to a pipe that nobody reads returns an error instead of a signal.
-/// To be created before any other thread but the SignalThread, which rests meanwhile. A
+/// During its lifetime, SIGINT (Ctrl-C), SIGTERM and SIGHUP neither end this process nor interrupt
+/// it: they are read here. Writing to a pipe that nobody reads returns an error instead of a
+/// signal. Create it before any other thread except the SignalThread, which is paused meanwhile. A
 /// ChildProcess does not inherit this.
 class SignalQueue {
  public:
@@ -22,11 +22,11 @@ class SignalQueue {
 
   /// To poll for signals.
   int descriptor() const { return descriptor_; }
-  /// The next signal that has come, if any.
+  /// The next signal that has arrived, if any.
   std::optional<int> next();
 
  private:
-  SignalThread::Rest rest_;  // until the signals are as they were
+  SignalThread::Rest rest_;  // until the signals are restored
   int descriptor_ = -1;
   sigset_t before_ = {};
 };

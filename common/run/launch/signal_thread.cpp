@@ -1,4 +1,4 @@
-// A thread that waits until it is no longer wanted.
+// A thread that waits until it is no longer needed.
 #include "common/run/launch/signal_thread.h"
 
 #include <condition_variable>
@@ -8,7 +8,7 @@
 namespace lab {
 namespace {
 
-// Signals are the whole process's, and so is this.
+// Signals belong to the whole process, and so does this.
 SignalThread* the_only_one = nullptr;
 
 }  // namespace

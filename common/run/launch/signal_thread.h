@@ -1,4 +1,4 @@
-// SignalThread: the one thread of a program whose stack signals may use.
+// SignalThread: the only thread of a program that runs signal handlers.
 #pragma once
 
 #include <signal.h>
@@ -7,14 +7,14 @@
 
 namespace lab {
 
-/// While it lives, SIGINT (Ctrl-C) and SIGTERM interrupt a thread of its own that does nothing
-/// else: whatever handles them runs there, and without a handler they end the process as ever. To
-/// be created in main before any other thread: the others inherit that these signals are blocked.
-/// One object at a time. A ChildProcess does not inherit this.
+/// During its lifetime, SIGINT (Ctrl-C) and SIGTERM go to a dedicated thread: their handlers run
+/// there, and without a handler they end the process as usual. Create it in main before any other
+/// thread, so that the others inherit blocked signals. One object at a time. A ChildProcess does
+/// not inherit this.
 ///
 /// A handler uses the stack of the thread that it interrupts. In oneDNN's products for AVX-512 the
 /// stack pointer points into memory of the heap for a while (oneDNN issue 4845), which the handler
-/// then overwrites. So no thread that computes may run a handler, of whatever signal.
+/// then overwrites. So no thread that computes may run any signal handler.
 class SignalThread {
  public:
   SignalThread();
@@ -22,7 +22,7 @@ class SignalThread {
   SignalThread(const SignalThread&) = delete;
   SignalThread& operator=(const SignalThread&) = delete;
 
-  /// While it lives, the thread is not there, and the signals wait for who reads them.
+  /// During its lifetime the thread is paused, and signals stay pending until they are read.
   class Rest {
    public:
     Rest();

@@ -1,4 +1,4 @@
-// --device: on what a program computes.
+// --device: the device on which a program computes.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace lab {
 
-/// "cpu"; "cuda": a GPU, or an error that says what is missing; "auto": a GPU where there is one.
-/// Several ranks of one machine take its GPUs in turn: rank r of G GPUs has GPU r mod G, and ranks
-/// may share one.
+/// "cpu"; "cuda": a GPU, or an error that says what is missing; "auto": a GPU if there is one.
+/// Several ranks of one machine take its G GPUs in turn: rank r has GPU r mod G, and ranks may
+/// share one.
 struct DeviceChoice {
   Device device = Device::kCpu;
   std::string why;  // "NVIDIA H200 (GPU 0 of 1)", "CPU: this build has no CUDA"
@@ -17,8 +17,7 @@ struct DeviceChoice {
 
 /// Opens the device for this process. `local_rank`: its number among the ranks of its machine.
 /// `precision`: "float32", "tf32" or "bfloat16" (see Precision); the CPU has float32 only. Throws
-/// Error for "cuda" where there is no GPU that can be used, and for a precision that the device has
-/// not.
+/// Error for "cuda" without a usable GPU, and for a precision that the device does not have.
 DeviceChoice choose_device(const std::string& option, const std::string& precision = "float32",
                            int local_rank = 0);
 

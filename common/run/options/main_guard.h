@@ -13,7 +13,7 @@ class App;
 
 namespace lab {
 
-/// Not an error: the user asked for a text (--help). Exit code 0.
+/// Not an error: the user asked for help (--help). Exit code 0.
 class HelpRequested : public std::exception {
  public:
   explicit HelpRequested(std::string text) : text_(std::move(text)) {}
@@ -24,12 +24,12 @@ class HelpRequested : public std::exception {
 };
 
 /// Reads the command line into the options of `app`. Throws HelpRequested for --help, and
-/// UsageError for what the options do not allow.
+/// UsageError for anything that the options do not allow.
 void parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
-/// and exit code 1 (UsageError: 2). Signals are handled by a thread of their own (SignalThread).
-/// Of standard input, output and error those that are closed lead to /dev/null.
+/// and exit code 1 (UsageError: 2). Signals are handled by a dedicated thread (SignalThread).
+/// Standard input, output and error are connected to /dev/null if they are closed.
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 }  // namespace lab

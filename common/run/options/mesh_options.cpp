@@ -1,4 +1,4 @@
-// What a user can choose about a mesh of pipelines.
+// The options about a mesh of pipelines.
 #include "common/run/options/mesh_options.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ int largest_divisor(int number, int limit) {
 }
 
 void settle_shape(MeshOptions& options, int ranks, bool resume) {
-  if (ranks == 1 && resume) options.dp = options.pp = 1;  // else as they were in the run before
+  if (ranks == 1 && resume) options.dp = options.pp = 1;  // otherwise as in the earlier run
   if (ranks == 0) {
     if (options.pp == 0) options.pp = kStages;
     if (options.dp == 0) options.dp = 2;
@@ -38,7 +38,7 @@ void settle_shape(MeshOptions& options, int ranks, bool resume) {
         options.dp, options.pp, options.dp, options.pp, options.ranks(), ranks));
 }
 
-/// `per_step`: of all pipelines together; as it was in a resumed run.
+/// `per_step`: in all pipelines together; of a resumed run, as before.
 void settle_microbatches(MeshOptions& options, int64_t per_step, bool resume) {
   const int64_t groups = int64_t{options.dp} * options.waves;
   if (options.microbatches == 0) {
@@ -52,7 +52,7 @@ void settle_microbatches(MeshOptions& options, int64_t per_step, bool resume) {
         per_step, options.dp, options.waves, options.microbatches, options.microbatches * groups));
 }
 
-/// So that a run's file of options tells the whole mesh, also what was not said.
+/// Makes a run's file of options describe the whole mesh, including what was not given.
 void complete_config(std::string& file, const char* name, int value) {
   const std::string line = fmt::format("{}=", name);
   if (file.find("\n" + line) == std::string::npos) file += fmt::format("{}{}\n", line, value);
@@ -64,7 +64,7 @@ void add_mesh_options(CLI::App& app, MeshOptions& options) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
     return app.add_option(name, value, text)->type_name(type)->group("Mesh");
   };
-  add("--dp", options.dp, "N", "pipelines, each with its share of the data; default: 2")
+  add("--dp", options.dp, "N", "pipelines, each with its shard of the data; default: 2")
       ->check(CLI::Range(1, kMaxWorldSize));
   add("--pp", options.pp, "N", "stages of each pipeline; default: 3")
       ->check(CLI::Range(1, kMaxWorldSize));
@@ -97,7 +97,7 @@ void settle_mesh(MeshOptions& options, LaunchOptions& launch, TrainOptions& trai
   complete_config(train.config_file, "dp", options.dp);
   complete_config(train.config_file, "pp", options.pp);
   complete_config(train.config_file, "microbatches", options.microbatches);
-  train.program["--dp"] = fmt::format("{}", options.dp);  // a resumed run has the same
+  train.program["--dp"] = fmt::format("{}", options.dp);  // a resumed run keeps it
   train.program["--pp"] = fmt::format("{}", options.pp);
 }
 

@@ -1,4 +1,4 @@
-// What a user can choose about a mesh of pipelines, besides TrainOptions and PipelineOptions.
+// The options about a mesh of pipelines, in addition to TrainOptions and PipelineOptions.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ class App;
 
 namespace lab {
 
-/// 0: not said.
+/// 0: not given.
 struct MeshOptions {
   int dp = 0;            // pipelines
   int pp = 0;            // stages of each
@@ -25,13 +25,13 @@ struct MeshOptions {
 
 void add_mesh_options(CLI::App& app, MeshOptions& options);
 
-/// Fills in what was not said, and hands it on: the number of ranks to `launch`, replicas and
+/// Fills in what was not given, and passes it on: the number of ranks to `launch`, replicas and
 /// microbatches of a pipeline to `train` (ranks, accumulate).
-///   - dp and pp: 2 x 3; of a given number of ranks, stages first, three at most; one rank is 1
-///   x 1.
-///   - microbatches: six a step in all pipelines together; of a resumed run, as many as before.
-/// Throws UsageError: a world that is not dp * pp ranks large; a resumed run that would read
-/// another number of microbatches a step.
+///   - dp and pp: 2 x 3. For a given number of ranks, as many stages as divide it, at most three;
+///     one rank is 1 x 1.
+///   - microbatches: six per step in all pipelines together; in a resumed run, as many as before.
+/// Throws UsageError: a world that is not of dp * pp ranks; a resumed run that would read another
+/// number of microbatches per step.
 void settle_mesh(MeshOptions& options, LaunchOptions& launch, TrainOptions& train);
 
 }  // namespace lab

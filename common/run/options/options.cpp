@@ -1,4 +1,4 @@
-// TrainOptions: what the values mean together, and their form in a checkpoint.
+// TrainOptions: checks of the values, and their form in a checkpoint.
 #include "common/run/options/options.h"
 
 #include <fmt/ranges.h>

@@ -17,15 +17,15 @@ enum class OptimizerKind { kSgd, kAdam, kAdamW };
 
 struct TrainOptions {
   // Run
-  int64_t steps = 700;  // optimizer steps in all, those before a resume included
+  int64_t steps = 700;  // optimizer steps in all, including those before a resume
   int64_t seed = 1;
   std::filesystem::path out;       // empty: the next free folder of runs/
   std::string run_name = "train";  // runs/007-train
   bool resume = false;
   std::string device = "cpu";         // as choose_device takes it
-  std::string precision = "float32";  // of computing on a GPU: as choose_device takes it
+  std::string precision = "float32";  // on a GPU: as choose_device takes it
   std::string comm = "gloo";          // what moves tensors between GPUs: see agree_on_device
-  int threads = 0;                    // 0: all cores, or a rank's share of them
+  int threads = 0;                    // 0: all cores, or a rank's part of them
   int64_t ranks = 1;               // replicas of the model that train together; the program sets it
   int64_t checkpoint_every = 200;  // steps; 0: at the end only
   int64_t validate_every = 100;    // steps; 0: at the start and at the end only
@@ -49,14 +49,14 @@ struct TrainOptions {
   double clip = 1.0;  // largest norm of the gradient; 0: no clipping
 
   /// Values of the program's own options (ProgramInfo::kept) by name, "--every": they belong to a
-  /// run as the others do.
+  /// run like the others.
   std::map<std::string, std::string> program;
-  /// Those of them that --resume took over from the checkpoint.
+  /// Those of them that --resume took from the checkpoint.
   std::set<std::string> resumed;
 
   LlamaConfig model;  // vocab_size is not an option: it is the tokenizer's
 
-  std::string config_file;  // all options as a file that --config takes back
+  std::string config_file;  // all options as a file that --config accepts
 
   /// The learning rates of the run.
   LearningRate learning_rates() const;
@@ -65,13 +65,13 @@ struct TrainOptions {
   void validate() const;
 };
 
-/// That all replicas of the model read together before each update.
+/// How many sequences all replicas of the model read together before each update.
 int64_t sequences_per_step(const TrainOptions& options);
 
 /// The folder that this program was built from: where the corpus and the tokenizer are.
 std::filesystem::path source_folder();
 
-/// TrainOptions with the corpus, tokenizer and cache of the source folder.
+/// TrainOptions with corpus, tokenizer and cache of the source folder.
 TrainOptions default_train_options();
 
 /// For the checkpoint, and back.

@@ -1,4 +1,4 @@
-// What the training programs of a pipeline let a user choose, besides TrainOptions.
+// The options of the training programs of pipelines, in addition to TrainOptions.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class App;
 
 namespace lab {
 
-/// Of a wave in several stages: an executor may have posted two messages for each microbatch before
-/// it waits for the first, and the flight record follows kMaxPending operations.
+/// The most microbatches of a wave in several stages: an executor may post two messages per
+/// microbatch before it waits for the first, and the flight record holds kMaxPending operations.
 inline constexpr int kMaxMicrobatches = 500;
 
 /// Throws UsageError if a wave has more microbatches than that.
@@ -31,37 +31,38 @@ struct PipelineOptions {
 
 void add_pipeline_options(CLI::App& app, PipelineOptions& options);
 
-/// Lab 04's split: `head_cost` is measured in layers.
+/// Lab 04's split; `head_cost` is in layers.
 using SplitFunction = std::vector<StageSpan> (*)(int64_t layers, int stages, double head_cost);
 
 /// The stages of a pipeline of `stages` ranks: those of --split, else those that `split` chooses.
 /// Throws UsageError if --split does not fit model and ranks, or there are more stages than layers;
-/// Error if what `split` returns is no split, or the head is tied (it would share its weights with
-/// another rank's embedding).
+/// Error if what `split` returns is not a split, or if the head is tied (it would share its weights
+/// with another rank's embedding).
 std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
                                      const PipelineOptions& options, SplitFunction split);
 
-/// The --split that --resume took over is that of as many stages as the run had before: with
-/// another number it is dropped. One that is given anew stays, and is an error if it does not fit.
+/// A --split that --resume took from the checkpoint belongs to the earlier number of stages: with
+/// another number it is dropped. One that is given again is kept, and is an error if it does not
+/// fit.
 void drop_resumed_split(PipelineOptions& options, TrainOptions& train, int stages);
 
-/// Lab 05's plans, by name.
+/// Lab 05's schedules, by name.
 struct ScheduleFunctions {
   Schedule (*gpipe)(int stages, int microbatches);
   Schedule (*one_f_one_b)(int stages, int microbatches);
 };
 
-/// The schedule that --schedule asks for: "gpipe", "1f1b", or a file (a plan or a program). Throws
-/// Error if the file cannot be read, the schedule cannot be run, or it is one for another number of
-/// stages or microbatches.
+/// The schedule that --schedule asks for: "gpipe", "1f1b", or a file, with or without messages.
+/// Throws Error if the file cannot be read, or the schedule cannot be run or is for another number
+/// of stages or microbatches.
 Schedule choose_schedule(const std::string& name, int stages, int microbatches,
                          const ScheduleFunctions& functions);
 
 /// Throws Error on every rank unless all have the same schedule.
 void agree_on_schedule(Job& job, const Schedule& schedule);
 
-/// Throws Error on every rank unless all were started with the same stages and options: layers
-/// would be missing or there twice, or ranks would wait for different things.
+/// Throws Error on every rank unless all were started with the same stages and options. Otherwise
+/// layers would be missing or duplicated, or ranks would wait for different things.
 void agree_on_pipeline(Job& job, const std::vector<StageSpan>& spans,
                        const PipelineOptions& options);
 

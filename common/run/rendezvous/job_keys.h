@@ -1,4 +1,4 @@
-// What the ranks of a job write in its store: names of the keys, and who writes them.
+// The keys that the ranks of a job write in its store, and who writes them.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace job_keys {
 // Rendezvous.
 inline constexpr const char* kVersion = "job/version";           // rank 0, before the world size
 inline constexpr const char* kWorldSize = "job/world_size";      // rank 0
-inline constexpr const char* kComplete = "job/complete";         // rank 0: all ranks have come
+inline constexpr const char* kComplete = "job/complete";         // rank 0: all ranks have arrived
 inline constexpr const char* kRefusals = "job/refusals";         // counter
 inline constexpr const char* kRefusal = "job/refusal";           // why there can be no job
 inline constexpr const char* kRefusalSeen = "job/refusal/seen";  // counter
@@ -30,13 +30,13 @@ inline std::string agreement(uint64_t number, int rank) {
 }
 
 // The end.
-/// This rank needs the store no more.
+/// This rank no longer needs the store.
 inline std::string left(int rank) { return fmt::format("job/left/{}", rank); }
 inline constexpr const char* kFailures = "job/failures";  // counter
-/// Set by a rank that an exception ends: the how manieth.
+/// Set when an exception ends this rank: its place in the order of failures.
 inline std::string failed(int rank) { return fmt::format("job/failed/{}", rank); }
 
-/// Set by the launcher of this rank's host when it has failed: its wait status, as of waitpid.
+/// Set by the launcher of this rank's host when the rank has failed: its status as from waitpid.
 inline std::string ended(int rank) { return fmt::format("job/ended/{}", rank); }
 
 // Watchdogs.

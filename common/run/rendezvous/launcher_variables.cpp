@@ -8,7 +8,7 @@
 namespace lab {
 namespace {
 
-// Numbers above this are Slurm's names for its own steps: batch script, interactive shell.
+// Slurm uses numbers above this for its own steps: batch script, interactive shell.
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
 
 int int_variable(const GetVariable& variable, const char* name, int otherwise) {
@@ -86,7 +86,7 @@ std::optional<LauncherClaim> claim_of_srun(const GetVariable& variable) {
   if (!step || *step < 0 || *step >= kFirstSpecialStep || !rank) return std::nullopt;
   LauncherClaim claim{.source = "srun", .rank_variable = "SLURM_PROCID"};
   claim.rank = int_variable(variable, "SLURM_PROCID", 0);
-  // Of the step; a job may have room for more.
+  // For the step; the job may have room for more.
   claim.world_size =
       int_variable(variable, "SLURM_STEP_NUM_TASKS", int_variable(variable, "SLURM_NTASKS", 1));
   claim.local_rank = int_variable(variable, "SLURM_LOCALID", claim.rank);

@@ -1,4 +1,4 @@
-// What launchers say to the ranks they start, in variables of their own.
+// What other launchers tell the ranks they start, in their environment variables.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace lab {
 
-/// A rank's place by one launcher's variables.
+/// A rank's place according to one launcher's variables.
 struct LauncherClaim {
   std::string source = "";         // "RANK and WORLD_SIZE", "mpirun", "srun"
   std::string rank_variable = "";  // for messages: "OMPI_COMM_WORLD_RANK"
@@ -16,18 +16,18 @@ struct LauncherClaim {
   int world_size = 1;
   int local_rank = 0;
   bool all_local = false;        // certainly all ranks are on one machine
-  std::string master_addr = "";  // "": not said
-  std::string job = "";  // what all ranks of the job, and no other job, have in common; "": none
+  std::string master_addr = "";  // "": unknown
+  std::string job = "";          // identifies the job, the same on all its ranks; "": none
 };
 
-/// RANK and WORLD_SIZE. Throws UsageError if RANK is there and WORLD_SIZE is not.
+/// RANK and WORLD_SIZE. Throws UsageError if RANK is set and WORLD_SIZE is not.
 std::optional<LauncherClaim> claim_of_rank_variables(const GetVariable& variable);
 
 /// Open MPI's OMPI_COMM_WORLD_*; PMI_* of MPICH and its relatives.
 std::optional<LauncherClaim> claim_of_mpirun(const GetVariable& variable);
 
 /// SLURM_* of a task that srun started. The shell of salloc or a batch script has many of the same
-/// variables (SLURM_PROCID=0, SLURM_NTASKS=8), but is no step: there is no claim.
+/// variables (SLURM_PROCID=0, SLURM_NTASKS=8), but is not a step: there is no claim.
 std::optional<LauncherClaim> claim_of_srun(const GetVariable& variable);
 
 /// The first host of Slurm's short form: "node003" of "node[003-005,007],login1".

@@ -30,7 +30,7 @@ std::string own_address_towards(const std::string& peer) {
                      getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size) == 0;
   const int error = errno;
   if (descriptor >= 0) close(descriptor);
-  require(known, "no way leads to {}: {}; is the address right?", peer, std::strerror(error));
+  require(known, "there is no route to {}: {}; is the address right?", peer, std::strerror(error));
   std::array<char, NI_MAXHOST> text{};
   getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0,
               NI_NUMERICHOST);

@@ -1,4 +1,4 @@
-// Options first, then variables; nothing is guessed where they contradict each other.
+// Reads options first, then variables; contradictions are errors, not guesses.
 #include "common/run/rendezvous/rank_environment.h"
 
 #include <cmath>
@@ -81,7 +81,7 @@ void check_place(const std::string& source, int rank, int world_size) {
                 world_size, world_size - 1);
 }
 
-/// Of variables that contradict each other, only those of a launcher inside another are taken.
+/// Accepts variables that contradict each other only if one launcher runs inside another.
 void check_same_place(const LauncherClaim& claim, const LauncherClaim& other) {
   require_usage(claim.rank == other.rank && claim.world_size == other.world_size,
                 "{} says rank {} of {}, but {} says rank {} of {}: unset the variables of one",
@@ -108,7 +108,7 @@ std::optional<LauncherClaim> claim_of_environment(const GetVariable& variable) {
   return outer;
 }
 
-/// mpirun and srun may start a single process, which is then free to be what it likes.
+/// mpirun and srun may start a single process, which may then be anything.
 bool is_single_process(const LauncherClaim& claim) {
   return claim.world_size == 1 && claim.rank_variable != "RANK";
 }

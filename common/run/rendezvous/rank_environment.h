@@ -1,4 +1,5 @@
-// RankEnvironment: which rank of which job this process is, by command line and environment.
+// RankEnvironment: which rank of which job this process is, according to command line and
+// environment.
 #pragma once
 
 #include <chrono>
@@ -12,23 +13,23 @@ class App;
 
 namespace lab {
 
-/// What a user can say about ranks on the command line. -1, 0 and "" : not said.
+/// The command-line options about ranks. -1, 0 and "": not given.
 struct LaunchOptions {
   int ranks = 0;  // --ranks N: this process starts N local ranks and watches them
   /// --nnodes N, --node-rank K: `ranks` is the number of ranks on all N hosts together; this
-  /// process starts host K's share of them. Hosts are numbered from 0; host 0 has `master_addr`.
+  /// process starts those of host K. Hosts are numbered from 0; host 0 has `master_addr`.
   int nnodes = 0;
   int node_rank = -1;
   int rank = -1;  // --rank, --world-size: this process is one rank of a job started by hand
   int world_size = 0;
   std::string master_addr;  // where rank 0 is, 127.0.0.1 by default
   int master_port = 0;
-  std::string store;  // a fresh folder that all ranks see, in place of master_addr and port
+  std::string store;  // an empty folder that all ranks see, in place of master_addr and port
   std::string interface_addr;  // --bind: the address of this machine that other ranks connect to
-  double timeout_s = 600;      // of every wait
+  double timeout_s = 600;      // of each wait
 };
 
-/// Whether the ranks to be started are those of one host among several.
+/// Whether the ranks to be started are those of one of several hosts.
 inline bool has_several_hosts(const LaunchOptions& options) { return options.nnodes > 1; }
 
 /// Adds the options above to a program's command line, in the group "Ranks".
@@ -41,44 +42,46 @@ struct RankEnvironment {
   int local_rank = 0;
   std::string master_addr = "127.0.0.1";
   uint16_t master_port = 0;
-  std::string store_folder;      // if not empty: a file store in place of address and port
-  std::string bind_addr;         // this rank listens there for messages; "": towards master_addr
+  std::string store_folder;  // if not empty: a file store in place of address and port
+  std::string
+      bind_addr;  // this rank listens there for messages; "": the address towards master_addr
   bool store_is_served = false;  // by the launcher or test harness: rank 0 need not serve it
-  std::string records;  // folder for flight records, watched by who started this rank; or ""
+  std::string records;  // folder for flight records, watched by whatever started this rank; or ""
   std::chrono::milliseconds timeout{600'000};
-  std::string source;  // who said so: "command line", "RANK and WORLD_SIZE", "mpirun", "srun"
+  std::string
+      source;  // where this comes from: "command line", "RANK and WORLD_SIZE", "mpirun", "srun"
 };
 
 using GetVariable = std::function<const char*(const char*)>;
 
 /// Reads options, then variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT (torchrun
 /// and this workbook's launcher), OMPI_COMM_WORLD_* and PMI_* (mpirun), SLURM_* (srun). With none
-/// of them: rank 0 of 1. Throws UsageError (common/usage_error.h) in one line for what is
-/// out of range, incomplete, or contradicts itself: world size 0, rank >= size, --rank unlike RANK.
+/// of them: rank 0 of 1. Throws UsageError (common/usage_error.h), in one line, for values that are
+/// out of range, incomplete or contradictory: world size 0, rank >= size, --rank different from
+/// RANK.
 ///
-/// Where nobody says MASTER_ADDR, it is 127.0.0.1 if all ranks are on one machine, or the first
-/// host of srun's list, else an error. Where nobody says MASTER_PORT, it is kDefaultMasterPort, or
-/// under mpirun and srun a number derived from the job's.
+/// Without MASTER_ADDR, it is 127.0.0.1 if all ranks are on one machine, or the first host of
+/// srun's list, else an error. Without MASTER_PORT, it is kDefaultMasterPort, or under mpirun and
+/// srun a port derived from the job's number.
 ///
-/// torchrun keeps MASTER_PORT for a store of its own (TORCHELASTIC_USE_AGENT_STORE=True; it speaks
-/// another protocol): the port is then derived from MASTER_PORT, its run id and restart count. And
-/// since it takes this machine's name for MASTER_ADDR even if all ranks are local, that is replaced
-/// by 127.0.0.1.
+/// torchrun uses MASTER_PORT for its own store (TORCHELASTIC_USE_AGENT_STORE=True), which speaks
+/// another protocol: the port is then derived from MASTER_PORT, the run id and the restart count.
+/// And since torchrun sets MASTER_ADDR to this machine's name even if all ranks are local, that is
+/// replaced by 127.0.0.1.
 RankEnvironment read_rank_environment(const LaunchOptions& options, const GetVariable& variable);
 RankEnvironment read_rank_environment(const LaunchOptions& options);
 
-/// True in a process that shall start ranks, not be one: --ranks N was given, N > 1, and no
+/// True in a process that launches ranks rather than being one: --ranks N was given, N > 1, and no
 /// launcher (this one or another) has started this process as one of several. Throws UsageError if
-/// --ranks contradicts the environment, or if --nnodes is there without it.
+/// --ranks contradicts the environment, or if --nnodes is given without it.
 bool is_launcher(const LaunchOptions& options, const GetVariable& variable);
 bool is_launcher(const LaunchOptions& options);
 
-/// How many ranks the job has: as many as have been started, or as --ranks shall start; 0 if nobody
-/// has said.
+/// How many ranks the job has: as many as were started, or as --ranks will start; 0 if unknown.
 int ranks_wanted(const LaunchOptions& options);
 
 inline constexpr uint16_t kDefaultMasterPort = 29500;
-/// Derived ports lie in [kFirstDerivedPort, kFirstDerivedPort + kDerivedPorts): below those that
+/// Derived ports are in [kFirstDerivedPort, kFirstDerivedPort + kDerivedPorts): below those that
 /// Linux gives to outgoing connections, 32768 and up.
 inline constexpr uint16_t kFirstDerivedPort = 20000;
 inline constexpr uint16_t kDerivedPorts = 9000;

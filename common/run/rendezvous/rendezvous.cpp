@@ -1,4 +1,4 @@
-// Who is there, who is missing, and who should not be.
+// Finds out which ranks are there, which are missing, and which should not be there.
 #include "common/run/rendezvous/rendezvous.h"
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{50};  // then other news is read
+constexpr milliseconds kLook{50};  // then other keys are read
 constexpr milliseconds kSilentWait{2000};
 constexpr milliseconds kLinger{1000};
 
@@ -39,7 +39,7 @@ std::string in_words(const RankIdentity& identity) {
   return fmt::format("process {} on {}", identity.pid, identity.host);
 }
 
-/// Ends the rendezvous for everybody who has come.
+/// Ends the rendezvous for all ranks that have arrived.
 [[noreturn]] void refuse(Store& store, const std::string& reason) {
   if (store.add(job_keys::kRefusals, 1) == 1) store.set(job_keys::kRefusal, reason);
   store.add(job_keys::kRefusalSeen, 1);
@@ -92,13 +92,13 @@ class Arrival {
     const auto other = get_within(store_, job_keys::identity(rank), kSilentWait);
     const std::string reason =
         fmt::format("two processes say that they are rank {}: {} and {}{}", rank,
-                    other ? in_words(decode(*other)) : "one that did not say more", in_words(self_),
+                    other ? in_words(decode(*other)) : "an unknown one", in_words(self_),
                     environment_.store_folder.empty() ? "" : " (or was the folder used before?)");
     if (store_.try_get(job_keys::kComplete)) throw Error(reason);
     refuse(store_, reason);
   }
 
-  /// Whether this rank fits to rank 0.
+  /// Checks that this rank matches rank 0.
   void check_rank_zero() {
     const std::string version = std::to_string(kJobVersion);
     const std::string size = std::to_string(environment_.world_size);
@@ -130,7 +130,7 @@ class Arrival {
     throw_if_refused(store_);
   }
 
-  /// What may have happened while this rank waited for rank `awaited`.
+  /// Handles what may have happened while this rank waited for rank `awaited`.
   void look_around(int awaited) {
     throw_if_refused(store_);
     for (int rank = 0; rank < environment_.world_size; ++rank) refuse_if_dead(rank);
@@ -149,12 +149,12 @@ class Arrival {
   }
 
   void refuse_if_dead(int rank) {
-    // Of a rank on another host, its launcher says so; rank 0 has the store at hand.
+    // For a rank on another host, its launcher reports it; rank 0 has the store at hand.
     if (environment_.rank == 0 && store_.try_get(job_keys::ended(rank)))
-      refuse(store_, fmt::format("rank {} has ended before all ranks had come", rank));
+      refuse(store_, fmt::format("rank {} has ended before all ranks had arrived", rank));
     if (!identity(rank) || identity(rank)->space != self_.space) return;
     if (process_state(identity(rank)->pid) != ProcessState::kGone) return;
-    refuse(store_, fmt::format("rank {} ({}) has ended before all ranks had come", rank,
+    refuse(store_, fmt::format("rank {} ({}) has ended before all ranks had arrived", rank,
                                in_words(*identity(rank))));
   }
 
@@ -162,7 +162,7 @@ class Arrival {
     std::vector<int> ranks;
     for (int rank = first; rank < environment_.world_size; ++rank)
       if (!store_.try_get(job_keys::identity(rank))) ranks.push_back(rank);
-    if (ranks.empty()) ranks.push_back(first);  // it has come just now
+    if (ranks.empty()) ranks.push_back(first);  // it has arrived just now
     return ranks;
   }
 
@@ -190,7 +190,7 @@ void wait_until_refusal_is_known(Store& store, const RankEnvironment& environmen
   int64_t present = 0;
   for (int rank = 0; rank < environment.world_size; ++rank)
     if (const auto count = store.try_get(job_keys::joined(rank))) present += std::stoll(*count);
-  // Asks for a key that nobody sets: a wait that other threads of the server do not notice.
+  // Asks for a key that is never set: a wait that does not disturb other threads of the server.
   while (Clock::now() < deadline && store.add(job_keys::kRefusalSeen, 0) < present)
     get_within(store, "job/never", milliseconds(10));
 }
@@ -208,7 +208,7 @@ MeetingScope::MeetingScope(Store& store, int rank, const std::string& what)
 MeetingScope::~MeetingScope() {
   try {
     store_.set(job_keys::meeting(rank_), "");
-  } catch (const Error&) {  // whoever reads it is gone
+  } catch (const Error&) {  // those who would read it are gone
   }
 }
 

@@ -11,35 +11,36 @@
 
 namespace lab {
 
-/// The version of all that ranks of a job have in common: the keys of their store, their messages,
-/// how they compute. Grows with every change after which ranks of both sides would not fit
-/// together.
+/// The version of everything that ranks of a job must have in common: the keys of their store,
+/// their messages, how they compute. Increase it with every change that makes ranks of old and new
+/// builds incompatible.
 inline constexpr int kJobVersion = 2;
 
-/// Who a rank is.
+/// The identity of a rank.
 struct RankIdentity {
   int64_t pid = 0;
   std::string host;
-  std::string space;  // as of process_space()
+  std::string space;  // as from process_space()
 };
 
-/// Says this rank in the store and waits for all others. Returns who they are, by rank.
+/// Registers this rank in the store and waits for all others. Returns their identities, by rank.
 ///
-/// Throws Error on every rank that has come so far, with the same words: two processes with one
-/// rank, another version of the program or another world size than rank 0's, a rank that does not
-/// come before the deadline or dies meanwhile. Who comes when all ranks are there is the only one
-/// to hear of it.
+/// Throws Error, with the same message on every rank that has arrived so far: two processes with
+/// one rank, another version of the program or another world size than rank 0's, a rank that does
+/// not arrive before the deadline or dies meanwhile. A process that arrives after all ranks are
+/// there is the only one to get an Error.
 std::vector<RankIdentity> meet(Store& store, const RankEnvironment& environment,
                                std::chrono::steady_clock::time_point deadline);
 
-/// For rank 0 after `meet` has thrown: returns when the others have heard of it, or after a second.
+/// For rank 0 after `meet` has thrown: returns when the others have read the reason, or after a
+/// second.
 void wait_until_refusal_is_known(Store& store, const RankEnvironment& environment);
 
 /// Where the ranks meet: "127.0.0.1:29500" or "the folder ...".
 std::string meeting_place(const RankEnvironment& environment);
 
-/// While it lives, the store tells what this rank waits for outside its process groups, so that the
-/// end of another rank can be explained.
+/// During its lifetime, the store contains what this rank waits for outside its process groups, so
+/// that a diagnosis can use it if another rank ends.
 class MeetingScope {
  public:
   MeetingScope(Store& store, int rank, const std::string& what);

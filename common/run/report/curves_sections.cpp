@@ -1,4 +1,4 @@
-// How the loss fell, and how fast the run was.
+// The loss curves, and the speed of the run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lab {
 namespace {
 
-constexpr size_t kMaxPoints = 700;  // of a curve; more cannot be seen
+constexpr size_t kMaxPoints = 700;  // of a curve; more would not be visible
 constexpr size_t kMaxDots = 300;
 
 std::string each(const char* what, size_t group) {

@@ -1,4 +1,4 @@
-// Texts and numbers as the report writes them.
+// Texts and numbers formatted for the report.
 #include "common/run/report/html_text.h"
 
 #include <fmt/format.h>

@@ -12,7 +12,7 @@
 namespace lab {
 namespace {
 
-// Curves are drawn in a square of this size, which the page stretches to its own.
+// Curves are drawn in a square of this size, which the page stretches to fit.
 constexpr double kSize = 1000;
 constexpr size_t kManyDots = 60;  // more than these are drawn small
 
@@ -41,7 +41,7 @@ std::string tick_text(double value) {
   return value >= 1000 ? format_whole(value) : fmt::format("{:g}", value);
 }
 
-// Where the texts of the x axis stand: those at the ends do not reach beyond the chart.
+// How the texts of the x axis are aligned: those at the ends must not extend beyond the chart.
 const char* anchor(double place) {
   return place < 0.03 ? "start" : place > 0.97 ? "end" : "middle";
 }
@@ -82,7 +82,7 @@ std::string curve(const ChartLine& line, const Axes& axes) {
   svg += "\"/>\n";
   if (line.style != ChartLine::Style::kDots) return svg;
   for (size_t i = 0; i < line.points.size(); ++i) {
-    // A line without length: its round ends stay round however the square is stretched.
+    // A line of length 0: its round ends stay round however the square is stretched.
     svg += fmt::format("<path class=\"dot{}\" d=\"M{:.1f} {:.1f}h0\">",
                        line.points.size() > kManyDots ? " small" : "",
                        kSize * axes.x(line.points[i].x), kSize * axes.y(line.points[i].y));

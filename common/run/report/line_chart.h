@@ -1,4 +1,4 @@
-// A chart of curves for a page: it takes the width that there is, its letters keep their size.
+// A chart of curves for a page: it takes the available width, and its text keeps its size.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace lab {
 struct ChartLine {
   enum class Style { kFaint, kStrong, kDots };
   Style style = Style::kStrong;
-  std::string name = {};  // in the legend; empty: not there
+  std::string name = {};  // in the legend; empty: none
   Curve points = {};
-  std::vector<std::string> tips = {};  // of kDots: what a point says under the pointer
+  std::vector<std::string> tips = {};  // for kDots: the tooltip of each point
 };
 
 struct LineChart {

@@ -1,4 +1,4 @@
-// What travelled from rank to rank in the measured step.
+// What was sent from rank to rank in the measured step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lab {
 namespace {
 
-constexpr int kMaxMatrix = 12;   // ranks; more than that make a list
+constexpr int kMaxMatrix = 12;   // ranks; more than that are shown as a list
 constexpr size_t kMaxRows = 40;  // of the list
 
 constexpr const char* kMatrixLegend =
@@ -33,7 +33,7 @@ std::string in_words(const LinkTraffic& link) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-/// What most of a link's bytes belong to decides on its colour; how many they are, on its strength.
+/// The colour of a link shows what most of its bytes belong to, its strength how many they are.
 std::string tint(const LinkTraffic& link, double most) {
   const bool collective = link.collective_bytes > static_cast<double>(link.message_bytes);
   const double strength = most > 0 ? 6 + 34 * link.bytes() / most : 6;

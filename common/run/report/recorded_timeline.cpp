@@ -80,10 +80,10 @@ std::vector<Span> spans_from_json(const nlohmann::json& rows) {
   return spans;
 }
 
-/// What a rank tells rank 0.
+/// What a rank sends to rank 0.
 struct Report {
   RankTimeline timeline;
-  int64_t begin_ns = 0;  // of its window, by its machine's clock
+  int64_t begin_ns = 0;  // when its window begins, by its machine's clock
 };
 
 std::string encode(const Report& report) {
@@ -109,8 +109,7 @@ void delay(std::vector<Span>& spans, double seconds) {
   }
 }
 
-/// By one clock: time begins with the earliest window. A rank whose turn on a core came late has
-/// begun late.
+/// By one clock: time begins with the earliest window. A rank that got a core late began late.
 void align(std::vector<Report>& reports) {
   const int64_t first = std::ranges::min_element(reports, {}, &Report::begin_ns)->begin_ns;
   for (Report& report : reports) {

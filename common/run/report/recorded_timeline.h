@@ -16,14 +16,14 @@
 
 namespace lab {
 
-/// The stage's forwards and backwards are noted in the record from now on.
+/// From now on, the stage's forwards and backwards are recorded.
 void record_passes(LlamaStage& stage, FlightRecorder& recorder);
 
-/// The same loss, noted in the record at every call.
+/// The same loss, with every call recorded.
 std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
     LossFunction loss, FlightRecorder& recorder);
 
-/// The same optimizer, its updates noted in the record.
+/// The same optimizer, with its updates recorded.
 class RecordedOptimizer final : public Optimizer {
  public:
   /// Both must outlive this object.
@@ -43,18 +43,17 @@ struct TimeWindow {
 };
 int64_t monotonic_now_ns();
 
-/// What one rank did in a window: of everything that began in it, when it began and ended, in
-/// seconds from the window's begin. Standing still is a span; a message that was posted and not
-/// waited for is only among the messages. A message without a microbatch has its tag for one.
-/// `groups`: those of the same record; a collective of another group has no members in the
-/// timeline.
+/// What one rank did in a window: when everything that began in it began and ended, in seconds from
+/// the beginning of the window. Waiting is a span; a message that was posted and not waited for is
+/// only among the messages. A message without a microbatch has its tag as one. `groups`: those of
+/// the same record; a collective of another group has no members in the timeline.
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
                            const std::vector<GroupRecord>& groups = {});
 
 /// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
-/// machine have one clock; the clocks of several machines need not agree: then all windows are
-/// taken to begin at the same moment, as they nearly do just behind a collective. `name`: how this
-/// rank is called in it.
+/// machine have one clock; the clocks of several machines need not agree. In that case, all windows
+/// are assumed to begin at the same moment, as they nearly do right after a collective. `name`:
+/// this rank's name in the timeline.
 std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
                                         const TimeWindow& window);
 

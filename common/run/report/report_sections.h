@@ -1,4 +1,4 @@
-// The sections of the report. Each returns nothing where there is nothing to show.
+// The sections of the report. Each is empty if there is nothing to show.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ std::string learning_section(const RunReport& report);
 std::string stories_section(const RunReport& report);
 /// Tokens per second and learning rate.
 std::string speed_section(const RunReport& report);
-/// One step: grid against theory, idle time, shares.
+/// One step: the grid next to theory, idle time, what ranks spent their time on.
 std::string step_section(const RunReport& report);
 /// Bytes by link.
 std::string links_section(const RunReport& report);

@@ -1,4 +1,4 @@
-// How the report looks.
+// The style of the report.
 #include "common/run/report/report_style.h"
 
 namespace lab {

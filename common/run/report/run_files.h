@@ -1,5 +1,5 @@
-// What a training run of pipelines leaves for people to look at, besides metrics and checkpoints:
-// a text now and then, and a report at the end.
+// What a training run of pipelines writes for people to look at, apart from metrics and
+// checkpoints: samples of text, and a report at the end.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lab {
 
-/// Lets the newest checkpoint in `folder` tell the beginning of a story, and keeps it in
+/// Has the newest checkpoint in `folder` write the beginning of a story, and stores it in
 /// samples.jsonl under `step`. Does nothing if the options ask for no story.
 void print_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
                   const TrainOptions& options);
@@ -29,8 +29,8 @@ struct RunFacts {
   std::string whose_labs;  // see common/run/report/whose_labs.h
 };
 
-/// Writes timeline.svg, trace.json and report.html, with the metrics and samples that lie in
-/// `folder`, and says where.
+/// Writes timeline.svg, trace.json and report.html, with the metrics and samples in `folder`, and
+/// prints where they are.
 void write_run_report(const std::filesystem::path& folder, const StepTimeline& step,
                       const RunFacts& facts);
 

@@ -1,4 +1,4 @@
-// The report of a training run: one HTML page that needs nothing but itself.
+// The report of a training run: a single, self-contained HTML page.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct FactGroup {
 struct MeasuredStep {
   int64_t step = 0;
   Timeline measured = {};  // gather_timeline; ranks named "pipeline 0, stage 1" or the like
-  /// The same ranks in simulated time (theory_of); nothing where there is no pipeline.
+  /// The same ranks in simulated time (theory_of); nothing without a pipeline.
   std::optional<Timeline> theory = {};
   std::optional<double> ideal_idle = {};  // ideal_bubble(stages, microbatches): 0 to 1
 };
@@ -37,18 +37,18 @@ struct RunReport {
   std::string title = {};     // "007-train": the run's name
   std::string subtitle = {};  // "2 pipelines of 3 stages, 6 microbatches each"; may be empty
   /// Whose code trained: kWhoseLabs (common/run/report/whose_labs.h), which is "solution",
-  /// "student" or "mine"; anything else, or nothing: the report does not say.
+  /// "student" or "mine"; otherwise the report does not mention it.
   std::string whose_labs = {};
   std::vector<FactGroup> facts = {};
   std::vector<StepRecord> metrics = {};     // by step
-  std::optional<MeasuredStep> timing = {};  // sections about time and bytes need it
+  std::optional<MeasuredStep> timing = {};  // needed by the sections about time and bytes
   std::vector<SampleText> samples = {};     // by step
   std::vector<std::string> notes = {};      // "6 ranks share 2 cores: believe the order, ..."
 };
 
 /// The page, UTF-8, also well-formed XML. Light and dark, narrow and wide, printable; no script, no
-/// reference to anything outside. Every text may hold anything. Sections without data are left out.
-/// Long curves are thinned out, of many samples a selection is shown: below 2 MB whatever the run.
+/// external reference. Texts may contain anything. Sections without data are left out. Long curves
+/// are thinned out, and of many samples only some are shown: below 2 MB for any run.
 std::string report_html(const RunReport& report);
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// samples.jsonl: what the model wrote while it learned.
+// samples.jsonl: what the model wrote during training.
 #include "common/run/report/samples.h"
 
 #include <cerrno>

@@ -60,7 +60,7 @@ std::string shares_table(const Timeline& timeline) {
          head("compute", "compute") + head("communication", "communication") +
          head("waiting", "waiting") + head("lane", "other") + "</tr></thead><tbody>\n" + rows +
          "</tbody></table></div>\n<p class=\"about\">Compute: forwards, backwards, loss, update. A "
-         "rank that stands still for a message or a collective is waiting until the other side is "
+         "rank that is held up by a message or a collective is waiting until the other side is "
          "there, and communicating from then on, while data is on its way. Other: nothing was "
          "recorded.</p>\n";
 }
@@ -72,7 +72,8 @@ std::string step_section(const RunReport& report) {
   MeasuredStep step = *report.timing;
   if (step.theory && step.theory->rank_count() != step.measured.rank_count()) step.theory.reset();
   return fmt::format(
-      "<section><h2>One step, as measured</h2>\n<p class=\"about\">Step {}, {} from its begin to "
+      "<section><h2>One step, as measured</h2>\n<p class=\"about\">Step {}, {} from its beginning "
+      "to "
       "the end of its last span.{}{}</p>\n{}{}{}</section>\n",
       format_whole(static_cast<double>(step.step)),
       format_time(makespan(step.measured), step.measured.unit),

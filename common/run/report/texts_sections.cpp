@@ -1,4 +1,4 @@
-// What the model wrote, and how it was configured.
+// What the model wrote, and the configuration.
 #include <fmt/format.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// The grid of a step: what each rank did, above what theory says of it.
+// The grid of a step: what each rank did, above what theory predicts.
 #include "common/run/report/timeline_grid.h"
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@
 namespace lab {
 namespace {
 
-constexpr size_t kMaxCells = 3000;   // of measured and theory each
-constexpr double kLeastWidth = 560;  // pixels; of the time axis
+constexpr size_t kMaxCells = 3000;   // each for measured and theory
+constexpr double kLeastWidth = 560;  // of the time axis, in pixels
 constexpr double kGreatestWidth = 6000;
 constexpr double kMeasuredHeight = 26;
 constexpr double kTheoryHeight = 12;
@@ -32,7 +32,7 @@ double label_width(const Span& span) {
 
 using Marks = std::vector<std::vector<bool>>;
 
-/// By rank and span, which are drawn: the longest ones.
+/// Which spans are drawn, by rank: the longest ones.
 Marks marks_of(const Timeline& timeline) {
   struct Place {
     double length;
@@ -52,7 +52,7 @@ Marks marks_of(const Timeline& timeline) {
   return marks;
 }
 
-/// So wide that the numbers of three quarters of all passes fit: some are always much shorter than
+/// Wide enough for the numbers of three quarters of all passes: some are always much shorter than
 /// the rest.
 double readable_width(const Timeline& timeline, double time) {
   std::vector<double> widths;
@@ -82,7 +82,7 @@ class Grid {
         shift_(first_pass(step.measured)),
         time_(makespan(step.measured)),
         marks_(marks_of(step.measured)) {
-    // Of other ranks it would be a theory of something else.
+    // For other ranks, the theory would not apply.
     if (step.theory && step.theory->rank_count() == step.measured.rank_count()) {
       theory_ = &*step.theory;
       time_ = std::max(time_, shift_ + makespan(*theory_));

@@ -1,4 +1,4 @@
-// The grid of a step: what each rank did, above what theory says of it, by one clock.
+// The grid of a step: what each rank did, above what theory predicts, by one clock.
 #pragma once
 
 #include <string>
@@ -7,9 +7,8 @@
 
 namespace lab {
 
-/// A <figure> that is as wide as the page, and scrolls within itself where that is too narrow to
-/// read. Of very many spans the shortest are left out, and it says so. Theory begins with the first
-/// measured pass.
+/// A <figure> that is as wide as the page, and scrolls if that is too narrow to read. Of very many
+/// spans the shortest are left out, with a note. Theory begins with the first measured pass.
 std::string timeline_grid_html(const MeasuredStep& step);
 
 }  // namespace lab

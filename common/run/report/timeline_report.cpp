@@ -21,10 +21,10 @@
 namespace lab {
 namespace {
 
-// Of the grid, so that 80 columns hold it behind the launcher's prefix.
+// Width of the grid: it fits into 80 columns with the launcher's prefix.
 constexpr int kWidth = 75;
 
-/// Of all ranks, on every rank.
+/// The values of all ranks, on every rank.
 std::vector<double> gather_activation_bytes(const LlamaStage& stage, ProcessGroup& world) {
   const Tensor all = Tensor::empty({world.size(), 2});
   world.all_gather(all, as_tensor(static_cast<double>(stage.peak_activation_bytes())));
@@ -33,7 +33,7 @@ std::vector<double> gather_activation_bytes(const LlamaStage& stage, ProcessGrou
   return bytes;
 }
 
-/// All ranks of the job run on this machine, and there are more of them than cores.
+/// Whether all ranks of the job run on this machine, and there are more of them than cores.
 bool cores_are_short(Job& job) {
   const RankEnvironment& environment = job.environment();
   const bool here = all_true(job.world(), environment.local_rank == environment.rank);

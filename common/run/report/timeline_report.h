@@ -1,4 +1,4 @@
-// The measured timeline of a training step, as a program shows it.
+// Shows the measured timeline of a training step.
 #pragma once
 
 #include <filesystem>
@@ -20,11 +20,11 @@ struct StepTimeline {
   Timeline theory;
   double ideal_idle_share = 0.0;           // of equal stages: (p-1)/(m+p-1)
   std::vector<double> activation_bytes{};  // the most on each rank
-  bool short_of_cores = false;             // all ranks share one machine's cores, which are fewer
+  bool short_of_cores = false;             // all ranks share one machine, which has fewer cores
 };
 
 /// The step in `window`, on rank 0; nothing on the others. All ranks of the job call it. The world
-/// consists of one or several pipelines with `schedule.stage_count()` ranks each, in their order.
+/// consists of one or more pipelines of `schedule.stage_count()` ranks each, one after the other.
 std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
                                           const TimeWindow& window, const Schedule& schedule);
 
@@ -32,7 +32,7 @@ std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
 void write_timeline(const StepTimeline& step, const std::filesystem::path& folder);
 
 /// Prints the grid (in colour on a terminal), measured and theoretical idle time and the memory for
-/// activations. `folder`: where write_timeline has put its files.
+/// activations. `folder`: where write_timeline has written its files.
 void print_timeline(const StepTimeline& step, const std::filesystem::path& folder);
 
 /// All three, on all ranks of a job whose world is one pipeline.

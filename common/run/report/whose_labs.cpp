@@ -1,4 +1,4 @@
-// Compiled anew for each program; cmake/AddLab.cmake says which it is.
+// Compiled separately for each program; cmake/AddLab.cmake defines the value.
 #include "common/run/report/whose_labs.h"
 
 namespace lab {

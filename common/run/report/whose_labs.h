@@ -1,10 +1,10 @@
-// Whose labs a program was linked from.
+// Whose labs a program was linked with.
 #pragma once
 
 namespace lab {
 
-/// "solution": the reference's. "student": the student's own, on the solutions of the labs before.
-/// "mine": all of them the student's own.
+/// "solution": the reference's. "student": the student's own lab, on the solutions of the earlier
+/// ones. "mine": all labs are the student's own.
 extern const char* const kWhoseLabs;
 
 }  // namespace lab

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Options that decide what a run computes: they cannot change in its middle.
+// Options that decide what a run computes: they cannot change halfway.
 constexpr std::pair<const char*, const char*> kFixedOnResume[] = {
     {"seed", "--seed"},
     {"batch", "--batch"},
@@ -45,22 +45,22 @@ void add_run_options(CLI::App& app, TrainOptions& options) {
   add("--steps", options.steps, "N", "optimizer steps")->capture_default_str();
   add("--seed", options.seed, "N", "of initial weights, order of the data and the story")
       ->capture_default_str();
-  add("--device", options.device, "NAME", "cpu, cuda, or auto: a GPU where there is one")
+  add("--device", options.device, "NAME", "cpu, cuda, or auto: a GPU if there is one")
       ->capture_default_str()
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   add("--precision", options.precision, "NAME",
-      "of computing on a GPU: float32, tf32 or bfloat16; weights stay float32")
+      "on a GPU: float32, tf32 or bfloat16; weights stay float32")
       ->capture_default_str()
       ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}));
   add("--comm", options.comm, "NAME",
-      "of ranks on GPUs: gloo, nccl, or auto: NCCL where each has a GPU of its own")
+      "of ranks on GPUs: gloo, nccl, or auto: NCCL if each has its own GPU")
       ->capture_default_str()
       ->check(CLI::IsMember({"gloo", "nccl", "auto"}));
-  add("--threads", options.threads, "N", "0: all cores; of several ranks, a share each")
+  add("--threads", options.threads, "N", "0: all cores; of several ranks, an equal part each")
       ->capture_default_str();
   add("--out", options.out, "FOLDER", "of this run; default: the next free one in runs/")
       ->configurable(false);
-  app.add_flag("--resume", options.resume, "go on from the newest checkpoint in --out")
+  app.add_flag("--resume", options.resume, "continue from the newest checkpoint in --out")
       ->group("Run")
       ->configurable(false);
   add("--checkpoint-every", options.checkpoint_every, "N", "steps; 0: at the end only")
@@ -126,8 +126,8 @@ void add_model_options(CLI::App& app, TrainOptions& options) {
   app.add_flag("--tied", model.tied_head, "embedding and head share their weights")->group("Model");
 }
 
-// All options as a file. Values that are not known yet, since they follow from others, come as
-// empty texts from CLI11: they are left out, and will follow again.
+// All options as a file. CLI11 gives empty texts for values that follow from other options: they
+// are left out, and will follow again.
 std::string config_file(const CLI::App& app, const std::set<std::string>& given) {
   std::istringstream lines(app.config_to_str(/*default_also=*/true, /*write_description=*/true));
   std::string file;
@@ -144,7 +144,7 @@ std::string config_file(const CLI::App& app, const std::set<std::string>& given)
   return file;
 }
 
-// Reads the command line over what `options` holds; returns which options were given.
+// Reads the command line into `options`, on top of what it holds; returns which options were given.
 std::set<std::string> parse_over(TrainOptions& options, const std::vector<const char*>& arguments,
                                  const ProgramInfo& info) {
   CLI::App app(info.about);
@@ -154,8 +154,9 @@ std::set<std::string> parse_over(TrainOptions& options, const std::vector<const 
   add_optimization_options(app, options);
   add_model_options(app, options);
   if (info.add_options) info.add_options(app);
-  app.set_config("--config", "",
-                 "options from a file, such as a run's config.ini; those given here go before")
+  app.set_config(
+         "--config", "",
+         "options from a file, such as a run's config.ini; those given here take precedence")
       ->type_name("FILE")
       ->group("Run");
   app.allow_config_extras(CLI::config_extras_mode::error);
@@ -174,7 +175,7 @@ std::set<std::string> parse_over(TrainOptions& options, const std::vector<const 
   return given;
 }
 
-// Values that follow from others unless they were given.
+// Values that follow from others unless given.
 void derive(TrainOptions& options, const std::set<std::string>& given) {
   if (!given.contains("--warmup")) options.warmup = std::max<int64_t>(options.steps, 0) / 16;
   if (!given.contains("--kv-heads")) options.model.kv_heads = options.model.heads;
@@ -183,10 +184,10 @@ void derive(TrainOptions& options, const std::set<std::string>& given) {
     options.weight_decay = 0.01;
 }
 
-// The options of the run in `out`, changed by those given now.
+// The options of the run in `out`, updated by those given now.
 TrainOptions resumed_options(const fs::path& out, std::vector<const char*> arguments,
                              const std::set<std::string>& given, const ProgramInfo& info) {
-  if (out.empty()) throw UsageError("--resume needs --out: the folder of the run to go on with");
+  if (out.empty()) throw UsageError("--resume needs --out: the folder of the run to continue");
   const auto checkpoints = list_checkpoints(out);
   require(!checkpoints.empty(), "--resume: there is no checkpoint in {}", out.string());
   const TrainOptions stored = load_training_state(checkpoints.back()).options;

@@ -1,4 +1,5 @@
-// The command line of a training program; with --resume, what it leaves open comes from a checkpoint.
+// The command line of a training program; with --resume, what it leaves open comes from a
+// checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +15,27 @@ class App;
 
 namespace lab {
 
-/// What a program says about itself.
+/// A program's description and defaults.
 struct ProgramInfo {
   std::string about;  // first line of --help
   std::string run_name = "train";
   int64_t batch = 3;               // default of --batch
   int64_t steps = 700;             // default of --steps
   int64_t checkpoint_every = 200;  // default of --checkpoint-every
-  /// Adds options of its own; may be empty.
+  /// Adds the program's own options; may be empty.
   std::function<void(CLI::App&)> add_options = {};
-  /// Those of them that decide what a run computes: a resumed run has them from its checkpoint.
+  /// Those of them that decide what a run computes: a resumed run takes them from its checkpoint.
   std::vector<std::string> kept = {};
-  /// Those that a resumed run has from its checkpoint, unless they are given anew.
+  /// Those that a resumed run takes from its checkpoint unless they are given again.
   std::vector<std::string> carried = {};
 };
 
 /// Reads the command line. Throws HelpRequested for --help, and UsageError for unknown,
 /// contradictory or impossible options. With --resume, options that are not given are those that
-/// the run was started with, and one that contradicts them is an error: all that decide what is
-/// computed. Given anew may be --steps, --threads, --device, --precision, --comm, folders, how
-/// often to validate and save, and the program's `carried` ones: a run may go on on another
-/// machine, and if its GPU is gone, with --device cpu --precision float32.
+/// the run was started with; contradicting one that decides what is computed is an error. May be
+/// given again: --steps, --threads, --device, --precision, --comm, folders, how often to validate
+/// and save, and the program's `carried` options. So a run can continue on another machine, and
+/// without its GPU, with --device cpu --precision float32.
 TrainOptions parse_train_options(int argc, const char* const* argv, const ProgramInfo& info);
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// A measured quantity over a run, made small enough for a picture.
+// A quantity measured during a run, thinned out for a picture.
 #include "common/run/training/curve.h"
 
 #include <algorithm>

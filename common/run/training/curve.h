@@ -1,4 +1,4 @@
-// A measured quantity over a run, made small enough for a picture.
+// A quantity measured during a run, thinned out for a picture.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,13 @@ struct CurvePoint {
 };
 using Curve = std::vector<CurvePoint>;
 
-/// At most `most` points: means over equally many neighbours (`group_of` says how many). Values
-/// that are not finite are left out.
+/// At most `most` points: means over groups of neighbours of equal size (`group_of`). Values that
+/// are not finite are left out.
 Curve thinned(const Curve& curve, size_t most);
 size_t group_of(const Curve& curve, size_t most);
 
-/// Means over a window around each point that is as wide on both sides, so that it lags nowhere.
+/// Means over a window around each point, equally wide on both sides, so that the curve does not
+/// lag.
 Curve running_mean(const Curve& curve);
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// Telling a story: the model continues a prompt token by token.
+// Generating text: the model continues a prompt token by token.
 #include "common/run/training/generate.h"
 
 #include <cstdio>
@@ -35,7 +35,7 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
 
   TokenSampler sampler(options.sampling);
   const auto cache = model.new_cache();
-  std::vector<int32_t> fresh = prompt;  // tokens that the cache has not seen
+  std::vector<int32_t> fresh = prompt;  // tokens that are not in the cache yet
   int64_t seen = 0;
   while (result.tokens < options.max_tokens) {
     seen += static_cast<int64_t>(fresh.size());

@@ -1,4 +1,4 @@
-// Telling a story: the model continues a prompt token by token.
+// Generating text: the model continues a prompt token by token.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace lab {
 
 struct GenerateOptions {
-  std::string prompt = "Once upon a time";  // may be empty: the model begins by itself
+  std::string prompt = "Once upon a time";  // may be empty: the model chooses the beginning
   int64_t max_tokens = 256;                 // new tokens at most
   SamplingOptions sampling;
 };

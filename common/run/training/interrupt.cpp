@@ -7,7 +7,7 @@
 namespace lab {
 namespace {
 
-// A signal handler can reach nothing but a global variable.
+// A signal handler can only reach a global variable.
 std::atomic<int> signal_received = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 

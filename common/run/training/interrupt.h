@@ -3,11 +3,11 @@
 
 namespace lab {
 
-/// While it lives, the first SIGINT (Ctrl-C) or SIGTERM is only noted, and the run decides when to
-/// stop; a second one of the same kind ends the process at once. One object at a time.
+/// During its lifetime, the first SIGINT (Ctrl-C) or SIGTERM is only recorded, and the run decides
+/// when to stop; a second one of the same kind ends the process at once. One object at a time.
 ///
-/// In a process that computes with several threads there must be a SignalThread (run_main sees to
-/// it): a thread of oneDNN must not be interrupted.
+/// A process that computes with several threads needs a SignalThread (run_main makes one): a thread
+/// of oneDNN must not be interrupted.
 class Interrupt {
  public:
   Interrupt();
@@ -16,8 +16,8 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool requested() const;
-  /// By convention 128 plus the number of the signal: 130 after Ctrl-C, also if it reached another
-  /// rank only.
+  /// By convention 128 plus the number of the signal: 130 after Ctrl-C, even if only another rank
+  /// received it.
   int exit_code() const;
 };
 

@@ -13,7 +13,7 @@ namespace lab {
 std::vector<double> round_ticks(double low, double high, int count);
 
 /// A self-contained SVG: the training loss of every step and its running mean, and the validation
-/// losses. Long runs are thinned out, so that the file stays small. `title` may be any text.
+/// losses. Long runs are thinned out to keep the file small. `title` may be any text.
 std::string loss_plot_svg(std::span<const StepRecord> records, const std::string& title);
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line for every training step.
+// metrics.jsonl: one JSON object per line, for every training step.
 #include "common/run/training/metrics.h"
 
 #include <cerrno>

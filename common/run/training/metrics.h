@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line for every training step.
+// metrics.jsonl: one JSON object per line, for every training step.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace lab {
 struct StepRecord {
   int64_t step = 0;   // from 1
   double loss = 0.0;  // of the step's batch, before its update, in nats per token
-  /// Of the validation split, where measured: after the update. In step 1, where it is not due, the
-  /// one before the first update takes its place, so that the file shows where learning began.
+  /// On the validation split, after the update, if measured. In step 1, if it is not due, the value
+  /// from before the first update takes its place, so that the file shows where learning began.
   std::optional<double> val_loss = {};
   double tokens_per_second = 0.0;
   double learning_rate = 0.0;
-  double seconds = 0.0;  // of training so far, also before a resume
+  double seconds = 0.0;  // of training so far, including before a resume
 
   bool operator==(const StepRecord&) const = default;
 };
@@ -32,12 +32,12 @@ std::optional<StepRecord> parse_json_line(const std::string& line);
 /// are left out. A missing file has none.
 std::vector<StepRecord> read_metrics(const std::filesystem::path& path);
 
-/// Appends to the file; each line is handed to the system at once, so that it can be watched and
+/// Appends to the file; each line is passed to the system at once, so it can be watched and
 /// survives the process.
 class MetricsFile {
  public:
-  /// Keeps the records up to `last_step` of an existing file, and drops those of steps that will be
-  /// taken again. Throws Error if the file cannot be written.
+  /// Keeps the records of an existing file up to `last_step`, and drops those of steps that will be
+  /// repeated. Throws Error if the file cannot be written.
   MetricsFile(const std::filesystem::path& path, int64_t last_step);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;

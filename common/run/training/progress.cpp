@@ -1,4 +1,4 @@
-// ProgressLine: how a running training looks in the terminal.
+// ProgressLine: shows the progress of training in the terminal.
 #include "common/run/training/progress.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// ProgressLine: how a running training looks in the terminal.
+// ProgressLine: shows the progress of training in the terminal.
 #pragma once
 
 #include <chrono>
@@ -17,19 +17,19 @@ std::string format_duration(double seconds);
 /// "step 120/800  loss 3.412  4,812 tokens/s  ETA 1:42".
 std::string format_progress(const StepRecord& record, int64_t total_steps, double seconds_left);
 
-/// On a terminal one line that changes in place; elsewhere (a file, a pipe) a line every 5 seconds
-/// or 10 % of the steps.
+/// On a terminal, one line that is updated in place; elsewhere (a file, a pipe), a line every 5
+/// seconds or 10 % of the steps.
 class ProgressLine {
  public:
-  /// `first_step`: that this process begins with, for the ETA.
+  /// `first_step`: the one that this process begins with, for the ETA.
   ProgressLine(int64_t first_step, int64_t total_steps, std::FILE* out = stdout);
-  /// Ends the changing line, if there is one.
+  /// Ends the line that is being updated, if there is one.
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void update(const StepRecord& record);
-  /// A line that stays.
+  /// Prints a permanent line.
   void note(const std::string& text);
   void finish();
 

@@ -36,7 +36,7 @@ bool can_be_mended_by_a_restart(int exit_code) {
 
 void add_restart_options(CLI::App& app, RestartOptions& options) {
   app.add_option("--max-restarts", options.max_restarts,
-                 "go on from the newest checkpoint when a rank fails, N times at most")
+                 "resume from the newest checkpoint when a rank fails, at most N times")
       ->type_name("N")
       ->check(CLI::Range(0, 1'000'000))
       ->group("Run");
@@ -48,7 +48,7 @@ int launch_training(const LaunchOptions& launch_options, const RestartOptions& r
   if (has_several_hosts(launch_options))
     throw UsageError(
         "--max-restarts works on one host; with --nnodes, start again on every host with --resume");
-  // All attempts write one folder: it must be known here.
+  // All attempts write to one folder, which must be known here.
   fs::path folder = options.out;
   if (!options.resume) {
     folder = make_run_folder(options.out, source_folder() / "runs", options.run_name);
@@ -59,7 +59,7 @@ int launch_training(const LaunchOptions& launch_options, const RestartOptions& r
     const int exit_code = launch(launch_options, arguments);
     if (!can_be_mended_by_a_restart(exit_code) || attempt == restarts.max_restarts) {
       std::error_code ignored;
-      fs::remove(folder, ignored);  // does nothing if something is in it
+      fs::remove(folder, ignored);  // does nothing unless it is empty
       return exit_code;
     }
     const auto checkpoints = list_checkpoints(folder);

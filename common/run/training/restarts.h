@@ -1,4 +1,4 @@
-// Restarts: a training job that goes on by itself after a rank has failed.
+// Restarts: a training job that is restarted automatically after a rank has failed.
 #pragma once
 
 #include <string>
@@ -19,10 +19,10 @@ struct RestartOptions {
 
 void add_restart_options(CLI::App& app, RestartOptions& options);
 
-/// launch_ranks for a program that trains. When the job fails (a rank is killed, or stops with an
-/// error that is not one of usage), it is started again, `max_restarts` times at most, from its
-/// newest checkpoint; where there is none yet, from the start. Not after Ctrl-C.
-/// `arguments`: the program's command line. Returns the exit code for main.
+/// launch_ranks for a training program. When the job fails (a rank is killed, or stops with an
+/// error other than a usage error), it is restarted at most `max_restarts` times, from its newest
+/// checkpoint, or from the start if there is none yet. Not after Ctrl-C. `arguments`: the program's
+/// command line. Returns the exit code for main.
 int launch_training(const LaunchOptions& launch, const RestartOptions& restarts,
                     const TrainOptions& options, std::vector<std::string> arguments);
 

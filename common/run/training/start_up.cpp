@@ -1,4 +1,4 @@
-// Agreement of the ranks on what they are about to do.
+// Makes sure that all ranks are about to do the same.
 #include "common/run/training/start_up.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 /// Why this rank cannot use NCCL, or "".
 std::string problem_with_nccl(int local_rank) {
   const int gpus = accelerator_support().count;
-  // With a name of its own, a rank passes for another host: for trying NCCL out on one GPU.
+  // With a different NCCL_HOSTID, a rank counts as another host: for trying NCCL on one GPU.
   const bool shares_gpu = local_rank >= gpus && std::getenv("NCCL_HOSTID") == nullptr;
   if (shares_gpu)
     return fmt::format(
@@ -48,13 +48,13 @@ void connect_gpus(Job& job, bool required) {
                                         job.store()));
 }
 
-// What ranks say in the store while some of them work and the others wait.
+// The keys in the store while some ranks work and the others wait.
 constexpr const char* kDone = "first_ranks/done";  // counter: ranks that have nothing (more) to do
-constexpr const char* kSigns = "first_ranks/signs";  // counter: signs that work goes on
+constexpr const char* kSigns = "first_ranks/signs";  // counter: signs of progress
 constexpr const char* kAllDone = "first_ranks/all_done";
 constexpr milliseconds kBetweenSigns{500};
 
-/// The cores of the ranks that sleep.
+/// Lends this rank the cores of those that sleep.
 class ManyThreads {
  public:
   explicit ManyThreads(int threads) { set_thread_count(threads); }
@@ -66,13 +66,13 @@ class ManyThreads {
   int before_ = thread_count();
 };
 
-/// `threads`: as the user has said for every rank; 0: all cores together.
+/// `threads`: as given for every rank; 0: all cores together.
 int threads_of_all(int threads, int ranks) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   return threads > 0 ? std::min(threads * ranks, std::max(threads, cores)) : cores;
 }
 
-/// Sleeps. A deadline counts from the last sign of those that still work.
+/// Sleeps. The deadline counts from the last sign of progress.
 void wait_until_all_are_done(Job& job, const std::string& what, milliseconds patience) {
   Store& store = job.store();
   const MeetingScope scope(store, job.world().rank(), what);
@@ -88,7 +88,7 @@ void wait_until_all_are_done(Job& job, const std::string& what, milliseconds pat
     }
     const int64_t now_heard = store.add(kDone, 0) + store.add(kSigns, 0);
     require(now_heard != heard || Clock::now() < deadline,
-            "{} does not go on: nothing was heard of it for {:g} s", what,
+            "{} makes no progress: nothing was heard of it for {:g} s", what,
             static_cast<double>(patience.count()) * 1e-3);
     if (now_heard != heard) deadline = Clock::now() + patience;
     heard = now_heard;
@@ -126,7 +126,7 @@ void work_on_first_ranks(Job& job, const std::string& what, int threads,
   const RankEnvironment& environment = job.environment();
   if (environment.world_size == 1) return work([] {});
   const std::vector<int> here = job.ranks_here();
-  // A rank that was started by hand does not know how many others there are on its machine.
+  // A rank that was started by hand does not know how many others are on its machine.
   if (environment.local_rank == 0 || here.front() == environment.rank) {
     const ManyThreads all_cores(threads_of_all(threads, static_cast<int>(here.size())));
     auto next_sign = Clock::now();

@@ -1,4 +1,4 @@
-// What the training programs of several ranks do before their loop.
+// What the training programs of several ranks do before their training loop.
 #pragma once
 
 #include <chrono>
@@ -16,32 +16,31 @@
 namespace lab {
 
 /// Throws Error on every rank unless all were started with the same options, as far as these decide
-/// what is computed: ranks that disagree would wait for different things, or learn different ones.
+/// what is computed. Otherwise ranks would wait for different things, or learn different things.
 void agree_on_options(Job& job, const TrainOptions& options);
 
 /// choose_device for this rank. Throws Error on every rank unless all compute on the same kind of
-/// device: one that is slower by far would only keep the others waiting.
+/// device: a far slower one would only keep the others waiting.
 ///
-/// On GPUs, options.comm says how tensors travel: "gloo" through host memory, ranks may share a
-/// GPU; "nccl" straight from GPU to GPU, each rank has one of its own; "auto": NCCL if that is
-/// possible.
+/// On GPUs, options.comm says how tensors travel: "gloo": through host memory, ranks may share a
+/// GPU; "nccl": straight from GPU to GPU, one per rank; "auto": NCCL if possible.
 Device agree_on_device(Job& job, const TrainOptions& options);
 
 /// All ranks call it. `work` runs on the first rank of each machine, with all cores that the ranks
-/// may use together; the others sleep until every machine is done. `work` calls its argument again
-/// and again while it goes on, and may then take as long as it likes: only if nothing is heard of
-/// any for `patience` (0: the job's deadline of every wait), waiting ranks throw Error. `what` the
+/// may use together; the others sleep until every machine is done. `work` calls its argument
+/// repeatedly to show progress, and may take as long as it likes: waiting ranks throw Error only if
+/// no machine shows progress for `patience` (0: the job's deadline for each wait). `what`: what the
 /// work is, for messages; `threads`: as options.threads.
 void work_on_first_ranks(Job& job, const std::string& what, int threads,
                          const std::function<void(const std::function<void()>& going_on)>& work,
                          std::chrono::milliseconds patience = {});
 
-/// The dataset of the options. The first rank of each machine tokenizes it, if need be, on all
+/// The dataset of the options. If necessary, the first rank of each machine tokenizes it, on all
 /// cores, however long that takes; the others find the cache. Throws Error on every rank unless all
 /// read the same corpus.
 TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options);
 
-/// How many targets the microbatches of a rank have together.
+/// The number of targets in all microbatches of a rank.
 int64_t target_count(std::span<const TokenBatch> microbatches);
 
 }  // namespace lab

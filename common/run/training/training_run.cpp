@@ -1,4 +1,4 @@
-// TrainingRun: the folder of a training run and all that is written there.
+// TrainingRun: the folder of a training run and everything written there.
 #include "common/run/training/training_run.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TrainingRun::~TrainingRun() {
   std::error_code ignored;
   std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
   std::filesystem::remove(folder_ / "config.ini", ignored);
-  std::filesystem::remove(folder_, ignored);  // does nothing if something else is in it
+  std::filesystem::remove(folder_, ignored);  // does nothing unless it is empty
 }
 
 void TrainingRun::resume() {
@@ -77,13 +77,14 @@ void TrainingRun::resume() {
   require(
       before == now,
       "--resume: the run in {} was trained by {} replicas of the model, which read {} sequences "
-      "a step; {} would read {}; go on with as many",
+      "a step; {} would read {}; resume with as many",
       folder_.string(), state_.options.ranks, before, options_.ranks, now);
-  // Each replica has a share of every epoch: with other shares it has got as far in all together.
-  // (What load_training_state lets through does not overflow.)
+  // Each replica has a shard of every epoch. With another number of replicas, the position within a
+  // shard changes, so that all of them together are at the same place. (The limits of
+  // load_training_state rule out an overflow.)
   state_.sampler.position = state_.sampler.position * state_.options.ranks / options_.ranks;
   require(state_.step < options_.steps,
-          "--resume: the run in {} has done its {} steps; to go on, give it more with --steps",
+          "--resume: the run in {} has done its {} steps; to continue, give it more with --steps",
           folder_.string(), state_.step);
   load_for_training(checkpoint, parts_.model, parts_.optimizer);
   parts_.optimizer.set_steps(state_.optimizer_steps);
@@ -132,7 +133,7 @@ void TrainingRun::record_start(std::optional<double> validation_loss) {
         fmt::format("step 0/{}  validation loss {:.3f}", options_.steps, *validation_loss));
   else
     progress_->note("note: the corpus is too small for a validation split of one sequence");
-  progress_.emplace(first_step(), options_.steps);  // the time left is counted from here
+  progress_.emplace(first_step(), options_.steps);  // the remaining time is estimated from here
 }
 
 void TrainingRun::record(StepRecord record) {
@@ -197,7 +198,7 @@ int TrainingRun::finish() {
     return exit_code;
   }
   if (exit_code != 0) {
-    fmt::print("\nstopped after step {}; to go on: the same program with --resume --out {}\n",
+    fmt::print("\nstopped after step {}; to continue: the same program with --resume --out {}\n",
                state_.step, folder);
     return exit_code;
   }

@@ -1,4 +1,4 @@
-// TrainingRun: the folder of a training run and all that is written there.
+// TrainingRun: the folder of a training run and everything written there.
 #pragma once
 
 #include <chrono>
@@ -24,12 +24,12 @@
 
 namespace lab {
 
-/// The optimizer that the options ask for, for the weights of `model`; `update` is lab 01's for the
+/// The optimizer chosen by the options, for the weights of `model`; `update` is lab 01's, for the
 /// model's device.
 std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const LlamaStage& model,
                                           AdamUpdate update);
 
-/// Measures time from its construction on.
+/// Measures time from its construction.
 class Stopwatch {
  public:
   double seconds() const {
@@ -40,41 +40,43 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// What a run reads and changes; must outlive the TrainingRun.
+/// What a run reads and updates; must outlive the TrainingRun.
 struct TrainingParts {
   LlamaStage& model;
   Optimizer& optimizer;
   Sampler& sampler;
   const Tokenizer& tokenizer;
   const TokenDataset& data;
-  /// Which part of the model `model` is, if it is one; then all ranks save checkpoints together.
+  /// Which part of the whole `model` is, if it is only a part; then all ranks save checkpoints
+  /// together.
   RankOfModel rank = {};
 };
 
-/// Where several ranks train together, one of them writes the files of the run.
+/// Which rank writes progress, metrics and checkpoints: of several ranks that train together, only
+/// one.
 enum class RunFiles {
   kWritten,
-  kNone,  // this rank prints and writes nothing; it resumes, and notes Ctrl-C, as the others do
+  kNone,  // this rank prints and writes nothing; it resumes and reacts to Ctrl-C like the others
 };
 
 /// Everything around a training loop, so that the loop shows only training: progress in the
-/// terminal, metrics.jsonl, loss.svg, checkpoints, Ctrl-C. With --resume it first puts model,
-/// optimizer and sampler back to where the newest checkpoint has them.
+/// terminal, metrics.jsonl, loss.svg, checkpoints, Ctrl-C. With --resume it first restores model,
+/// optimizer and sampler from the newest checkpoint.
 class TrainingRun {
  public:
-  /// Makes the run's folder, or opens that of --resume. Throws Error: folder not writable,
+  /// Makes the run's folder, or opens the one to resume. Throws Error: folder not writable,
   /// checkpoint damaged, other data than before.
   TrainingRun(const TrainOptions& options, const TrainingParts& parts,
               RunFiles files = RunFiles::kWritten);
-  /// Removes the folder again if not one step was recorded.
+  /// Removes the folder again if no step was recorded.
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Empty where no files are written.
+  /// Empty on ranks that write nothing.
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// The loop runs from first_step() while goes_on(step): until options.steps, or Ctrl-C.
+  /// The loop runs from first_step() while goes_on(step): until options.steps or Ctrl-C.
   int64_t first_step() const { return state_.step + 1; }
   bool goes_on(int64_t step) const;
 
@@ -83,7 +85,7 @@ class TrainingRun {
   bool validation_due(int64_t step) const;
   void record_start(std::optional<double> validation_loss);
 
-  /// Takes down what was measured in a step. Throws Error if the loss is not a number: learning has
+  /// Records the measurements of a step. Throws Error if the loss is not a number: training has
   /// diverged.
   void record(StepRecord record);
 
@@ -92,8 +94,8 @@ class TrainingRun {
   /// Writes a checkpoint of the last recorded step and the loss plot.
   void save_checkpoint();
 
-  /// Says how the run went and where its files are; makes up for a missing checkpoint. Returns the
-  /// exit code of the program: 0, or 130 after Ctrl-C.
+  /// Prints a summary and where the files are; writes a missing last checkpoint. Returns the exit
+  /// code of the program: 0, or 130 after Ctrl-C.
   int finish();
 
  private:
@@ -107,7 +109,7 @@ class TrainingRun {
   RunFiles files_;
   TokenizerCopy tokenizer_;
   std::filesystem::path folder_;
-  std::optional<FolderLock> lock_;  // where files are written
+  std::optional<FolderLock> lock_;  // on the rank that writes
   TrainingState state_;
   int64_t saved_step_ = 0;
   double seconds_before_ = 0.0;

@@ -1,4 +1,4 @@
-// Validation loss: how well the model predicts stories that it has never learnt from.
+// Validation loss: how well the model predicts stories that it was not trained on.
 #include "common/run/training/validation.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct LossSum {
   int64_t targets = 0;
 };
 
-/// How many sequences of the validation split are looked at.
+/// How many sequences of the validation split are used.
 int64_t sequences_wanted(const TokenDataset& data, const TrainOptions& options) {
   const int64_t available = data.sequence_count(Split::kValidation, options.model.context);
   return std::min(available, options.validation_batches * options.batch);

@@ -1,4 +1,4 @@
-// Validation loss: how well the model predicts stories that it has never learnt from.
+// Validation loss: how well the model predicts stories that it was not trained on.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ using LossFunction = double (*)(const Tensor& logits, const TokenBatch& batch,
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss);
 
-/// The same, with the microbatches shared out among the ranks of a group, which hold the same
-/// weights. All of them call it, and all get the mean over all.
+/// The same, with the microbatches divided among the ranks of a group, which hold the same weights.
+/// All of them call it, and all get the mean over all microbatches.
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss,
                                       ProcessGroup& group);
 
 /// The same with a model that is cut into the stages of a pipeline. `forward` is called on all
 /// ranks and returns the logits on the last one. All ranks get the loss. With `replicas`, the ranks
-/// that hold this stage in several pipelines, the microbatches are shared out among the pipelines.
+/// that hold this stage in several pipelines, the microbatches are divided among the pipelines.
 using PipelineForward = std::function<Tensor(const TokenBatch& batch)>;
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
                                       const TrainOptions& options, LossFunction loss,

@@ -1,4 +1,4 @@
-// Beats, fates, and two looks.
+// Judges by heartbeats, the state of processes, and two looks.
 #include "common/run/watch/beat_judge.h"
 
 #include <fmt/format.h>
@@ -14,11 +14,11 @@
 namespace lab {
 namespace {
 
-// What a failure that was reported may really come from shows within this time.
+// The real cause of a reported failure shows within this time.
 constexpr std::chrono::milliseconds kFailurePatience{1500};
-// A rank whose last beat is older than this may turn out to be silent.
+// A rank whose last beat is older than this may be silent.
 constexpr auto kOverdue = 5 * BeatJudge::kBeat;
-// From one look to the next. What is beyond it, this process has stood still itself.
+// Time between two looks. If more has passed, this process itself was held up.
 constexpr std::chrono::milliseconds kLongestBreak{500};
 
 }  // namespace
@@ -42,8 +42,8 @@ BeatJudge::BeatJudge(Store& store, const FlightRecorder& own, int rank,
   }
 }
 
-/// What the others have said meanwhile is heard only now; where rank 0 serves the store, they could
-/// not even say it.
+/// Reports of other ranks from the meantime are read only now; if rank 0 serves the store, they
+/// could not even be delivered.
 void BeatJudge::forget_standstill() {
   const auto now = Clock::now();
   const auto gap = now - std::exchange(last_look_, now);
@@ -66,7 +66,7 @@ void BeatJudge::listen(int rank) {
   }
   const auto [fate, status] = fate_of(rank);
   heard.snapshot.fate = fate;
-  // Whoever is gone does nothing any more: what was last heard stays true.
+  // A rank that is gone does nothing any more: its last report stays true.
   if (heard.snapshot.fate != RankFate::kRunning)
     heard.snapshot.taken_ns = Clock::now().time_since_epoch().count();
   heard.snapshot.status = status;
@@ -109,7 +109,7 @@ std::optional<Diagnosis> BeatJudge::look() {
   return failure();
 }
 
-/// A rank that an exception has ended says so itself.
+/// A rank that an exception has ended reports it itself.
 std::optional<Diagnosis> BeatJudge::failure() {
   if (!store_.try_get(job_keys::kFailures)) return std::nullopt;
   const auto now = Clock::now();
@@ -126,8 +126,7 @@ std::optional<Diagnosis> BeatJudge::failure() {
   return std::nullopt;
 }
 
-/// Of a host that has gone, the end of its connections shows first: as errors of those who are
-/// left.
+/// When a host is gone, its broken connections show first: as errors of the remaining ranks.
 bool BeatJudge::is_somebody_overdue() const {
   const auto now = Clock::now();
   return std::ranges::any_of(heard_, [&](const Heard& heard) {

@@ -1,4 +1,4 @@
-// BeatJudge: judges a job whose ranks nobody started together, by what they publish of themselves.
+// BeatJudge: judges a job without a common launcher by what its ranks publish.
 #pragma once
 
 #include <chrono>
@@ -18,22 +18,22 @@ namespace lab {
 /// What a rank publishes every kBeat: a number that grows, and its snapshot.
 std::string encode_beat(uint64_t number, const RankSnapshot& snapshot);
 
-/// Runs in rank 0. A rank on this machine is known to have ended or stopped from the kernel; of one
-/// elsewhere, the launcher of its host may say that it has failed (job_keys::ended), else it is
-/// known to be silent when its beats stay away. While a debugger holds a rank on this machine, or
-/// rank 0 itself, the time does not count.
+/// Runs in rank 0. The kernel says whether a rank on this machine has ended or is stopped. For a
+/// rank elsewhere, the launcher of its host may report that it has failed (job_keys::ended);
+/// otherwise it counts as silent when its beats stop. While a debugger holds a rank on this
+/// machine, or rank 0 itself, time does not count.
 class BeatJudge {
  public:
   static constexpr std::chrono::milliseconds kBeat{200};
   static constexpr std::chrono::seconds kSilence{5};
 
-  /// All of them outlive it.
+  /// All of them must outlive it.
   BeatJudge(Store& store, const FlightRecorder& own, int rank, std::vector<RankIdentity> ranks);
 
-  /// Call it every kBeat or more often. Why the job cannot go on, if it cannot.
+  /// Call it every kBeat or more often. Returns why the job cannot go on, if it cannot.
   std::optional<Diagnosis> look();
 
-  /// How many other ranks run and have not left the job.
+  /// How many other ranks are running and have not left the job.
   int listeners() const;
 
  private:

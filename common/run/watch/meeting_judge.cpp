@@ -1,4 +1,4 @@
-// Compares who is gone with who still waits.
+// Compares the ranks that are gone with those still waiting.
 #include "common/run/watch/meeting_judge.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// MeetingJudge: finds ranks that wait, outside their process groups, for one that will not come.
+// MeetingJudge: finds ranks that wait, outside their process groups, for one that will never
+// arrive.
 #pragma once
 
 #include <chrono>
@@ -11,9 +12,9 @@
 
 namespace lab {
 
-/// Flight records know nothing of the rendezvous, of connecting, and of comparisons by Job::agree:
-/// ranks meet there through the store. If one has ended, or is stopped, before it has left the job
-/// in good order, and another has been waiting in a meeting for a second, the job cannot go on.
+/// Flight records do not cover the rendezvous, connecting, and comparisons by Job::agree, where
+/// ranks meet through the store. If one has ended or is stopped before it has left the job in good
+/// order, and another has been waiting in a meeting for a second, the job cannot go on.
 class MeetingJudge {
  public:
   explicit MeetingJudge(size_t world_size) : meetings_(world_size) {}
@@ -23,7 +24,7 @@ class MeetingJudge {
 
  private:
   struct Meeting {
-    std::string what;  // "" : in none
+    std::string what;  // "": in none
     std::chrono::steady_clock::time_point since;
   };
 

@@ -1,4 +1,4 @@
-// Beats out, verdicts in.
+// Publishes beats, reads verdicts.
 #include "common/run/watch/watchdog.h"
 
 #include <unistd.h>
@@ -23,10 +23,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kJudgeEvery{100};
 constexpr milliseconds kFarewell{2000};  // for the others to read the verdict
 constexpr milliseconds kAnswer{4000};
-constexpr milliseconds kOwnWords{300};  // for the main thread to notice a loss by itself
+constexpr milliseconds kOwnWords{300};  // for the main thread to notice a loss on its own
 
 [[noreturn]] void end_process() {
-  alarm(1);  // should somebody not read what this process has printed
+  alarm(1);  // in case nobody reads what this process has printed
   if (ftrylockfile(stdout) == 0) std::fflush(stdout);
   _exit(kDiagnosedExit);
 }
@@ -56,7 +56,7 @@ struct Watchdog::Impl {
     thread = std::thread([this] { run(); });
   }
 
-  /// False once the watchdog is no longer wanted.
+  /// False once the watchdog is no longer needed.
   bool pause(milliseconds time) {
     std::unique_lock lock(mutex);
     return !changed.wait_for(lock, time, [this] { return stopping; });
@@ -73,8 +73,8 @@ struct Watchdog::Impl {
     }
   }
 
-  /// A debugger that holds rank 0 holds its store as well. Between two of its steps there is time
-  /// for a beat.
+  /// A debugger that holds rank 0 also holds its store. Between two of its steps there is time for
+  /// a beat.
   void attempt_step() {
     const bool traced = is_first_rank_traced();
     try {
@@ -113,7 +113,7 @@ struct Watchdog::Impl {
 
   void publish() { store.set(job_keys::beat(rank), encode_beat(++beats, recorder.snapshot())); }
 
-  /// On another host, all that shows of a pulled cable is that no answer comes.
+  /// From another host, all that shows of a pulled cable is that no answer arrives.
   void check_store() {
     try {
       store.get(job_keys::kWorldSize, kAnswer);  // which is set
@@ -123,7 +123,7 @@ struct Watchdog::Impl {
     }
   }
 
-  /// A store in a folder stays when rank 0 ends; one whose server is stopped does not answer.
+  /// A store in a folder remains when rank 0 ends; one whose server is stopped does not answer.
   void check_first_rank() {
     if (!is_first_rank_near()) return;
     const ProcessState state = process_state(ranks[0].pid);
@@ -134,7 +134,7 @@ struct Watchdog::Impl {
   }
 
   void pronounce(const Diagnosis& diagnosis) {
-    const bool is_own_error = diagnosis.details.empty();  // it has been printed by its rank
+    const bool is_own_error = diagnosis.details.empty();  // its rank has printed it
     store.set(job_keys::kVerdict,
               fmt::format("{} {}", is_own_error ? diagnosis.ranks[0] : -1, diagnosis.headline));
     decide(is_own_error && diagnosis.ranks[0] == rank);
@@ -154,13 +154,13 @@ struct Watchdog::Impl {
     if (!is_mine) fmt::print(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
     try {
       store.add(job_keys::kVerdictSeen, 1);
-    } catch (const std::exception&) {  // rank 0 ends as soon as it has counted the last of us
+    } catch (const std::exception&) {  // rank 0 ends as soon as it has counted the last rank
     }
     finish();
   }
 
   /// The watchdog ends this process, unless the job ends because of an exception of this very rank.
-  /// Any other exception of the main thread is but a consequence: others are leaving.
+  /// Any other exception of the main thread is only a consequence of other ranks leaving.
   void decide(bool mine) {
     const std::lock_guard lock(mutex);
     ending = !(failing && mine);

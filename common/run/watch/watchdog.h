@@ -1,4 +1,4 @@
-// Watchdog: the thread of a rank that nobody watches.
+// Watchdog: a thread that watches the job from within a rank, if no launcher does.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@
 
 namespace lab {
 
-/// Publishes what this rank does; in rank 0 also judges what all of them do (BeatJudge). When the
+/// Publishes what this rank does; in rank 0 it also judges what all ranks do (BeatJudge). When the
 /// job can never go on, rank 0 prints the diagnosis, every other rank one line, and each watchdog
-/// ends its process with kDiagnosedExit: the main thread sits in a transport and cannot be
-/// interrupted. The same if rank 0, which serves the store, is gone.
+/// ends its process with kDiagnosedExit: the main thread is blocked in a transport and cannot be
+/// interrupted. The same happens if rank 0, which serves the store, is gone.
 class Watchdog {
  public:
-  /// `store` and `recorder` outlive it.
+  /// `store` and `recorder` must outlive it.
   Watchdog(Store& store, const FlightRecorder& recorder, const RankEnvironment& environment,
            std::vector<RankIdentity> ranks);
   /// Publishes the last snapshot.
@@ -26,10 +26,10 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// For a rank that an exception ends, to be called while its groups still exist: from now on the
-  /// watchdog does not end the process, so that the exception's message will be printed. Returns
-  /// true when the job has been judged (rank 0 and its store may be gone from then on), or false
-  /// after `patience`.
+  /// Call it when an exception ends this rank, while its groups still exist: from then on the
+  /// watchdog does not end the process, so the exception's message will be printed. Returns true
+  /// when the job has been judged (rank 0 and its store may be gone from then on), or false after
+  /// `patience`.
   bool last_words(std::chrono::milliseconds patience);
 
  private:

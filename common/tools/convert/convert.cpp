@@ -1,4 +1,4 @@
-// convert: a trained model from one form into another.
+// convert: converts a trained model from one format to another.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -24,15 +24,17 @@ ConvertOptions parse(int argc, char** argv) {
          "safetensors in one or several files, or a .bin of llama2.c")
       ->type_name("PATH")
       ->required();
-  app.add_option("--to", options.to,
-                 "NAME.bin for llama2.c; any other name becomes a folder that transformers opens")
+  app.add_option(
+         "--to", options.to,
+         "NAME.bin for llama2.c; any other name becomes a folder that transformers can open")
       ->type_name("PATH")
       ->required();
   app.add_option("--tokenizer", options.tokenizer,
                  "sentencepiece model to put into the folder; default: that of --from")
       ->type_name("FILE");
-  app.add_option("--norm-eps", options.norm_eps,
-                 "epsilon of the norms of a .bin, which does not say; default: 1e-5, llama2.c's");
+  app.add_option(
+      "--norm-eps", options.norm_eps,
+      "epsilon of the norms of a .bin, which does not contain it; default: 1e-5, llama2.c's");
   parse_command_line(app, argc, argv);
   if (options.norm_eps && !(*options.norm_eps > 0.0F && *options.norm_eps < 1.0F))
     throw UsageError("--norm-eps: it must lie between 0 and 1");
@@ -42,7 +44,7 @@ ConvertOptions parse(int argc, char** argv) {
 void describe(const LlamaConfig& config) {
   fmt::print("model  {} weights, {} layers, {} heads ({} for keys and values), vocabulary {}, {}\n",
              parameter_count(config), config.layers, config.heads, config.kv_heads,
-             config.vocab_size, config.tied_head ? "tied head" : "head of its own");
+             config.vocab_size, config.tied_head ? "tied head" : "separate head");
 }
 
 int convert(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// A trained model from one form into another: our checkpoints, Hugging Face's folders, llama2.c's
+// Converts a trained model between formats: our checkpoints, Hugging Face's folders, llama2.c's
 // files.
 #include "common/tools/convert/convert_model.h"
 
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kTokenizer = "tokenizer.model";
 
-// A token number in config.json; of a list, the first.
+// A token number in config.json; the first one of a list.
 int32_t token_number(const nlohmann::json& config, const char* key, int32_t otherwise) {
   if (!config.contains(key)) return otherwise;
   nlohmann::json value = config[key];
@@ -83,7 +83,7 @@ void check_target_is_free(const fs::path& to) {
 }
 
 void write_model_folder(const fs::path& folder, const OpenModel& open) {
-  // Without a slash at its end, which would leave no name.
+  // Without a trailing slash, which would leave no name.
   const fs::path whole = fs::absolute(folder).lexically_normal();
   const fs::path target = whole.has_filename() ? whole : whole.parent_path();
   const fs::path temporary =

@@ -1,4 +1,4 @@
-// A trained model from one form into another: our checkpoints, Hugging Face's folders, llama2.c's
+// Converts a trained model between formats: our checkpoints, Hugging Face's folders, llama2.c's
 // files.
 #pragma once
 
@@ -15,10 +15,10 @@ struct ConvertOptions {
   std::filesystem::path from;       // a checkpoint, a run, a folder of Hugging Face, or a .bin
   std::filesystem::path to;         // NAME.bin, or a folder; must not exist
   std::filesystem::path tokenizer;  // empty: that of `from`, if it has one
-  std::optional<float> norm_eps;    // of a .bin, which does not say; default: what llama2.c uses
+  std::optional<float> norm_eps;    // for a .bin, which does not contain it; default: llama2.c's
 };
 
-/// A model, and what of its tokenizer is known.
+/// A model, and what is known about its tokenizer.
 struct OpenModel {
   LlamaStage model;
   std::string tokenizer;  // bytes of the tokenizer.model; empty: it has none
@@ -26,15 +26,16 @@ struct OpenModel {
   int32_t eos = 2;
 };
 
-/// Throws Error naming the file: missing, damaged, of another kind; a tokenizer for another
+/// Throws Error naming the file: missing, damaged, of another kind; or the tokenizer is for another
 /// vocabulary.
 OpenModel open_model(const ConvertOptions& options);
 
 /// Throws Error if `to` exists, whatever it is.
 void check_target_is_free(const std::filesystem::path& to);
 
-/// Writes a folder that transformers opens: config.json, model.safetensors and, if there is one,
-/// tokenizer.model. All of it appears at once, or nothing. Throws Error if the folder exists.
+/// Writes a folder that transformers can open: config.json, model.safetensors and, if there is one,
+/// tokenizer.model. The folder appears at once and complete, or not at all. Throws Error if it
+/// exists.
 void write_model_folder(const std::filesystem::path& folder, const OpenModel& model);
 
 }  // namespace lab

@@ -27,10 +27,10 @@ struct Header {
   size_t bytes = 0;
 };
 
-// One piece of the file behind the header.
+// One piece of the file after the header.
 struct Piece {
   std::string name;      // of the parameter; empty: the rotary angles
-  bool rotates = false;  // its rows stand in llama2.c's order
+  bool rotates = false;  // its rows are in llama2.c's order
 };
 
 std::vector<Piece> pieces_of(const LlamaConfig& config, int version) {
@@ -120,7 +120,7 @@ Header read_header(std::span<const std::byte> bytes, const std::string& file) {
   return header;
 }
 
-// The sizes must be possible, and the file must have exactly the bytes that they ask for.
+// The sizes must be possible, and the file must have exactly the bytes that they imply.
 void check(const Header& header, uint64_t size, const std::string& file) {
   try {
     header.config.validate();
@@ -132,7 +132,7 @@ void check(const Header& header, uint64_t size, const std::string& file) {
                             (header.version == 0 ? size_of_angles(header.config) : 0);
   require(size >= expected, "{}: cut short or not a model of llama2.c: it should have {} bytes",
           file, expected);
-  require(size == expected, "{}: has {} bytes behind its last weight", file, size - expected);
+  require(size == expected, "{}: has {} bytes after its last weight", file, size - expected);
   require_proportion(header.config, static_cast<double>(parameter_count(header.config)), file,
                      "its header");
 }
@@ -192,7 +192,8 @@ LlamaStage read_llama2c(const fs::path& path, float norm_eps) {
 
 void write_llama2c(const fs::path& path, const LlamaStage& model) {
   const LlamaConfig& config = model.config();
-  require(model.span() == StageSpan::whole(config), "{}: a stage is no model", path.string());
+  require(model.span() == StageSpan::whole(config), "{}: a stage is not a whole model",
+          path.string());
   require(config.rope_theta == kLlama2cRopeTheta,
           "{}: llama2.c computes rotary angles with theta {}, this model with {}", path.string(),
           kLlama2cRopeTheta, config.rope_theta);

@@ -1,4 +1,4 @@
-// Cluster: the devices of a job and what connects them.
+// Cluster: the devices of a job and the links between them.
 #include "common/tools/plan/cluster.h"
 
 #include <cmath>
@@ -32,7 +32,7 @@ void Cluster::validate() const {
   for (const Link& link : {inside, between}) {
     require_positive(link.bandwidth, "the bandwidth of a link");
     require(std::isfinite(link.latency) && link.latency >= 0,
-            "the latency of a link is {}: give a number from 0 on", link.latency);
+            "the latency of a link is {}: give a number of at least 0", link.latency);
   }
   require(cores >= 0, "{} cores: give a number above 0", cores);
   require(cores == 0 || devices <= per_host,

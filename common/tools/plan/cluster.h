@@ -1,4 +1,4 @@
-// Cluster: the devices of a job and what connects them, as a cost model sees them.
+// Cluster: the devices of a job and the links between them, as a cost model sees them.
 #pragma once
 
 #include <string>
@@ -13,24 +13,24 @@ struct DeviceSpec {
   double memory_bandwidth = 0;  // bytes per second
 };
 
-/// What a rank sends over: a message of B bytes takes latency + B / bandwidth.
+/// A link: a message of B bytes takes latency + B / bandwidth.
 struct Link {
-  double bandwidth = 0;  // bytes per second of one rank, while all others send, too
+  double bandwidth = 0;  // bytes per second of one rank while all others send, too
   double latency = 0;    // seconds
 };
 
 double transfer_seconds(const Link& link, double bytes);
 
-/// A ring all-reduce among `ranks`: 2(n-1) messages one after the other, of B/n bytes each. The
-/// slowest link of the ring decides. Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms"
-/// (2009).
+/// The time of a ring all-reduce among `ranks`: 2(n-1) messages one after the other, of B/n bytes
+/// each. The slowest link of the ring decides. Patarasuk and Yuan, "Bandwidth optimal all-reduce
+/// algorithms" (2009).
 double all_reduce_seconds(const Link& link, double bytes, int ranks);
 
-/// `devices` ranks; `per_host` neighbouring ones lie on the same host.
+/// `devices` ranks; `per_host` adjacent ones are on the same host.
 ///
 /// `cores` > 0: one machine on which all ranks share that many cores, its memory and its memory
-/// bandwidth. `device` then is a core (flops), and the machine (memory, memory_bandwidth). A rank
-/// has floor(cores / ranks) threads, one at least, as the launcher gives it.
+/// bandwidth. `device` then describes a core (flops) and the machine (memory, memory_bandwidth). A
+/// rank has floor(cores / ranks) threads, at least one, as from the launcher.
 struct Cluster {
   DeviceSpec device;
   int devices = 1;
@@ -39,7 +39,7 @@ struct Cluster {
   Link between;  // between hosts
   int cores = 0;
 
-  /// Throws Error naming the first figure that is impossible.
+  /// Throws Error naming the first impossible figure.
   void validate() const;
 
   const Link& link(int rank, int other) const {

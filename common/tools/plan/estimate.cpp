@@ -1,4 +1,4 @@
-// Estimate: memory, time and losses of one way to train a model on a cluster.
+// Estimate: memory, time and lost time of one way to train a model on a cluster.
 #include "common/tools/plan/estimate.h"
 
 #include <algorithm>
@@ -23,13 +23,13 @@ void check(const Training& training, const Cluster& cluster, const Layout& layou
   require(pp == 1 || !training.model.tied_head,
           "the model's head is tied to its embedding: it cannot be cut into {} stages", pp);
   require(training.batch % (int64_t{dp} * m) == 0,
-          "{} sequences a step cannot be shared out among {} pipelines with {} microbatches each",
+          "{} sequences a step cannot be divided among {} pipelines with {} microbatches each",
           training.batch, dp, m);
 }
 
-/// How a rank computes when ranks share cores, or not.
+/// How fast a rank computes, on its own device or on shared cores.
 struct Share {
-  double flops = 0;  // of a rank that is not disturbed
+  double flops = 0;  // of an undisturbed rank
   double slots = 0;  // ranks of one pipeline that can compute at full rate at once; 0: all
 
   Share(const Cluster& cluster, const Layout& layout) : flops(cluster.device.flops) {
@@ -86,7 +86,7 @@ class Estimator {
     double reduced = 0;
     for (int s = 0; s < layout_.pp; ++s)
       reduced = std::max(reduced, ends[static_cast<size_t>(s)] + all_reduce(s));
-    // With shared cores a delay may happen to help others: it is no loss then.
+    // With shared cores, a delay may happen to help other ranks; then it is no loss.
     const double passes = std::min(
         reduced, std::ranges::max(stage_ends(training_.order, layout_.m, silent, share_.slots)));
     const double update = update_time();
@@ -114,7 +114,7 @@ class Estimator {
     return result;
   }
 
-  /// To the stage before or behind, whichever takes longer, in the slowest pipeline.
+  /// To the previous or the next stage, whichever takes longer, in the slowest pipeline.
   double message(int stage, double bytes) const {
     double longest = 0;
     for (int d = 0; d < layout_.dp; ++d) {

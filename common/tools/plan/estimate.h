@@ -1,4 +1,4 @@
-// Estimate: memory, time and losses of one way to train a model on a cluster. The cost model.
+// Estimate: the cost model. Memory, time and lost time of one way to train a model on a cluster.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace lab {
 
-/// Bytes of numbers. Parameters: weight + gradient + Adam's two moments, and whatever copies.
+/// Bytes of numbers. Per parameter: weight, gradient, Adam's two moments, and any copies.
 struct NumberFormat {
   std::string name = "float32";
   double value = 4;       // an activation, also as a message
   double gradient = 4;    // of a parameter, also in an all-reduce
-  double parameter = 16;  // all that is kept per parameter
+  double parameter = 16;  // everything kept per parameter
   double update = 36;     // read and written per parameter in an update, with norm and zeroing
 };
 
-/// float32: 4 + 4 + 8 bytes a parameter; an update reads four numbers and writes three, the norm
-/// and the zeroing take a pass each. Mixed: bfloat16 values, gradients added up in float32, a
+/// float32: 4 + 4 + 8 bytes per parameter; an update reads four numbers and writes three; the norm
+/// and the zeroing take one pass each. Mixed: bfloat16 values, gradients added up in float32, a
 /// float32 copy of the weights: 2 + 4 + 4 + 8 = 18 bytes (Narayanan et al. (2021); with bfloat16
-/// gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1). It is not --precision bfloat16 of
-/// this workbook, which keeps what layers add to, and messages, in float32.
+/// gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1). This is not the --precision
+/// bfloat16 of this workbook, which keeps the residual stream, and thus messages, in float32.
 NumberFormat float32_precision();
 NumberFormat mixed_precision();
 
-/// What is to be trained. A step has `batch` sequences of `length` tokens, however they are shared
-/// out.
+/// What is to be trained. A step has `batch` sequences of `length` tokens, however they are
+/// divided.
 struct Training {
   LlamaConfig model;
   int64_t length = 256;  // tokens of a sequence
@@ -42,7 +42,7 @@ struct Training {
   void validate() const;
 };
 
-/// dp pipelines of pp stages, m microbatches a step in each, of batch / (dp m) sequences. Rank
+/// dp pipelines of pp stages, m microbatches a step in each, each of batch / (dp m) sequences. Rank
 /// d * pp + s is stage s of pipeline d.
 struct Layout {
   int dp = 1;
@@ -63,10 +63,10 @@ struct Estimate {
 
   double step = 0;  // seconds
   double tokens_per_s = 0;
-  // Shares of the step; together 1.
-  double compute = 0;        // as if all ranks had equally much to do and were never idle
-  double bubble = 0;         // idle in the pipeline, for want of work or since stages are unequal
-  double communication = 0;  // what messages and all-reduce add to the time of a step
+  // Fractions of the step; together 1.
+  double compute = 0;        // as if all ranks had the same work and were never idle
+  double bubble = 0;         // idle in the pipeline, waiting or because stages are unequal
+  double communication = 0;  // what messages and all-reduces add to the time of a step
   double update = 0;
 
   bool fits() const { return missing <= 0; }
@@ -76,7 +76,7 @@ struct Estimate {
 /// Bytes that a rank of stage s holds:
 ///   parameters * precision.parameter
 ///   + tokens of a microbatch * value bytes * (kept_per_token * most_in_flight + scratch_per_token)
-/// Not counted: messages under way, what libraries and allocator take for themselves.
+/// Not counted: messages in transit, and what libraries and the allocator use.
 double stage_memory(const Training& training, const Layout& layout,
                     const std::vector<StageSpan>& spans, int stage);
 
@@ -84,13 +84,13 @@ double stage_memory(const Training& training, const Layout& layout,
 ///   - passes: stage_ends, with stage_flops * tokens / rate; a message has C numbers a token and
 ///     takes the slower of a stage's links, in the pipeline whose links are slowest;
 ///   - all-reduce of a stage's gradients among the dp ranks that hold it, when that stage is done
-///     (hidden behind the passes of other stages where those take longer);
+///     (hidden by the passes of other stages where those take longer);
 ///   - update: bytes read and written / memory bandwidth. It begins on all ranks at once: clipping
 ///     needs the norm of all gradients.
 /// Left out: messages of a few bytes (norm, loss), reading data, checkpoints, and that small
-/// matrices are multiplied less efficiently than large ones.
-/// Throws Error unless the layout suits the training: pp <= layers, dp * m divides the batch, pp =
-/// 1 if the head is tied, as many ranks as devices or fewer.
+/// matrices are multiplied less efficiently than large ones. Throws Error unless the layout suits
+/// the training: pp <= layers, dp * m divides the batch, pp = 1 if the head is tied, at most as
+/// many ranks as devices.
 Estimate estimate(const Training& training, const Cluster& cluster, const Layout& layout);
 
 /// The rate (DeviceSpec::flops) at which one process on the cluster's first device, or on all its

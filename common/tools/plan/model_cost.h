@@ -14,7 +14,7 @@ namespace lab {
 /// Norms, SwiGLU and softmax are left out. Kaplan et al., "Scaling laws" (2020), section 2.1.
 double layer_flops(const LlamaConfig& config, int64_t length);
 
-/// The same of the head: 2 V C.
+/// The same for the head: 2 V C.
 double head_flops(const LlamaConfig& config);
 
 /// What a stage computes per token: forward, and backward, which takes two matrix products for each
@@ -37,18 +37,18 @@ int64_t stage_parameters(const LlamaConfig& config, const StageSpan& span);
 ///   a layer   2 (inverse norms) + (Q + 2K) + Q (attention) + heads (logsumexp) + C (middle) + 2H
 ///   a stage   (layers + 1) C (inputs of the layers, output of the last)
 ///   the head  1 (inverse norm) + V (logits, which become their gradient)
-/// `recompute`: nothing of the layers but their inputs.
+/// `recompute`: only the inputs of the layers.
 int64_t kept_per_token(const LlamaConfig& config, const StageSpan& span, bool recompute);
 
 /// Numbers per token of one microbatch that a stage needs while it computes, however many are in
-/// flight: LayerScratch (3C in it is 2 norms and the gradient on its way): 3C + H + Q + (Q + 2K).
-/// `recompute`: the values of the layer that is being computed again as well.
+/// flight: LayerScratch, 3C + H + Q + (Q + 2K), where 3C stands for two norms and the gradient
+/// passed on. `recompute`: also the values of the layer being recomputed.
 int64_t scratch_per_token(const LlamaConfig& config, bool recompute);
 
 /// Stages that are as equal as whole layers allow when the head counts as `head_cost` layers: the
-/// last stage has as many layers as make the slowest stage fastest, the others share the rest,
-/// later ones get a remainder (as lab 04 does; the first stage has most microbatches in flight).
-/// Throws Error unless 1 <= stages <= layers.
+/// last stage has the number of layers that makes the slowest stage fastest, the others divide the
+/// rest, and later ones get the remainder (as in lab 04; the first stage has the most microbatches
+/// in flight). Throws Error unless 1 <= stages <= layers.
 std::vector<StageSpan> balanced_spans(const LlamaConfig& config, int stages, int64_t length);
 
 }  // namespace lab

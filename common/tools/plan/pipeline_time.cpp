@@ -22,7 +22,7 @@ std::vector<double> simulated_ends(PassOrder order, int microbatches,
 }  // namespace
 
 Schedule pass_plan(PassOrder order, int stages, int microbatches) {
-  require(stages >= 1 && microbatches >= 1, "a plan of {} stages and {} microbatches", stages,
+  require(stages >= 1 && microbatches >= 1, "a schedule of {} stages and {} microbatches", stages,
           microbatches);
   Schedule plan{microbatches, {}};
   for (int s = 0; s < stages; ++s) {

@@ -1,4 +1,4 @@
-// How long a pipeline takes, for planning: orders of passes, and when each stage is done.
+// How long a pipeline takes: schedules, and when each stage is done.
 #pragma once
 
 #include <vector>
@@ -19,10 +19,10 @@ Schedule pass_plan(PassOrder order, int stages, int microbatches);
 /// Microbatches that stage s of p holds at most: m under GPipe, min(m, p-s) under 1F1B.
 int most_in_flight(PassOrder order, int stage, int stages, int microbatches);
 
-/// When each stage has done its last backward, by `simulate`; messages hold nobody up. A step of
-/// many microbatches, more than 8p, is simulated for 8p of them; each further one then takes as
-/// long as those between 4p and 8p did on average: the plan repeats itself by then.
-/// `cores` > 0: the stages share so many (ends_on_shared_cores). `costs`: one per stage.
+/// When each stage has done its last backward, by `simulate`; no stage is held up by messages. Of a
+/// step of more than 8p microbatches, 8p are simulated; each further one is assumed to take as long
+/// as those between 4p and 8p did on average, because the pattern repeats by then. `cores` > 0: the
+/// stages share that many (ends_on_shared_cores). `costs`: one per stage.
 std::vector<double> stage_ends(PassOrder order, int microbatches,
                                const std::vector<StageCosts>& costs, double cores = 0);
 

@@ -1,4 +1,5 @@
-// plan: which dp x pp x m suits a model and a cluster; by a cost model, without running anything.
+// plan: finds the dp x pp x m that suits a model and a cluster, by a cost model, without running
+// anything.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <optional>
@@ -15,7 +16,7 @@ namespace {
 
 using namespace lab;
 
-/// As given on the command line; what is absent is taken from the presets.
+/// Options as given on the command line; what is absent comes from the presets.
 struct Options {
   std::string model = "workbook";
   std::string config;
@@ -41,9 +42,9 @@ void add_training_options(CLI::App& app, Options& o) {
     return app.add_option(name, value, text)->type_name(type)->group("Training");
   };
   add("--model", o.model, "NAME", "workbook, 1b, 7b or 70b")->capture_default_str();
-  add("--config", o.config, "FILE", "a model's config.json, as of Hugging Face, instead");
+  add("--config", o.config, "FILE", "instead of --model: a config.json as Hugging Face writes it");
   add("--vocab", o.vocab, "N", "another vocabulary");
-  add("--length", o.length, "N", "tokens of a sequence; default: the context, 4096 at most");
+  add("--length", o.length, "N", "tokens of a sequence; default: the context, at most 4096");
   add("--batch", o.batch, "N",
       "sequences of a step, all ranks together; default: 12, large models 1024");
   add("--precision", o.precision, "NAME",
@@ -51,7 +52,7 @@ void add_training_options(CLI::App& app, Options& o) {
   add("--parameter-bytes", o.parameter_bytes, "X",
       "kept per parameter; default: 16 for float32, 18 for mixed");
   add("--schedule", o.schedule, "NAME", "1f1b or gpipe")->capture_default_str();
-  app.add_flag("--recompute", o.recompute, "keep only the inputs of layers, compute the rest again")
+  app.add_flag("--recompute", o.recompute, "keep only the inputs of layers, recompute the rest")
       ->group("Training");
 }
 
@@ -60,28 +61,29 @@ void add_cluster_options(CLI::App& app, Options& o) {
     return app.add_option(name, value, text)->type_name(type)->group("Devices");
   };
   add("--device", o.device, "NAME", "cpu, a100 or h100")->capture_default_str();
-  add("--devices", o.devices, "N", "how many; of cpu: ranks")->capture_default_str();
+  add("--devices", o.devices, "N", "how many; for cpu: ranks")->capture_default_str();
   add("--per-host", o.per_host, "N", "on one host; default: 8; cpu: all");
   add("--cores", o.cores, "N",
-      "of cpu: cores that the ranks of a host share; default: this machine's");
+      "for cpu: cores that the ranks of a host share; default: this machine's");
   add("--flops", o.flops, "X", "TFLOP/s that training achieves on a device (cpu: a core)");
   add("--share-of-peak", o.share_of_peak, "X",
-      "that training achieves of a data sheet's TFLOP/s; default: 0.5, an assumption");
+      "fraction of a data sheet's TFLOP/s that training achieves; default: 0.5, an assumption");
   add("--measured", o.measured, "X",
       "tokens/s of one process with this model and batch on all cores or one device; instead of "
       "--flops");
-  add("--memory", o.memory, "GB", "of a device; of cpu: of the host");
-  add("--memory-bandwidth", o.memory_bandwidth, "GB/s", "of a device; of cpu: of the host");
+  add("--memory", o.memory, "GB", "of a device; for cpu: of the host");
+  add("--memory-bandwidth", o.memory_bandwidth, "GB/s", "of a device; for cpu: of the host");
   add("--link", o.link, "GB/s,us", "bandwidth and latency between ranks of a host");
   add("--host-link", o.host_link, "GB/s,us", "between hosts, of one rank while all of them send");
 }
 
 void add_output_options(CLI::App& app, Options& o) {
-  app.add_option("--microbatch", o.search.microbatch, "only with so many sequences a microbatch")
+  app.add_option("--microbatch", o.search.microbatch,
+                 "only with this many sequences per microbatch")
       ->type_name("N");
   app.add_flag("--fewer", o.search.fewer, "also meshes of 1/2, 1/3, ... of the devices");
   app.add_option("--rows", o.rows, "of the table; 0: all")->type_name("N")->capture_default_str();
-  app.add_flag("--json", o.json, "everything, for machines");
+  app.add_flag("--json", o.json, "everything, for programs");
 }
 
 Training training_of(const Options& o) {
@@ -166,12 +168,12 @@ Cluster cluster_of(const Options& o, const Training& training) {
   return cluster;
 }
 
-/// What of the figures was not measured here.
+/// Which of the figures were not measured here.
 void print_caveat(const Options& o) {
   const bool own_rate = o.flops || o.measured;
   if (o.device == "cpu") {
     if (!own_rate)
-      fmt::print("         a core as of docs/planning.md; --measured RATE makes it yours\n");
+      fmt::print("         a core as in docs/planning.md; --measured RATE makes it yours\n");
     return;
   }
   const std::string rate = own_rate ? ""
@@ -197,7 +199,7 @@ int run_plan(int argc, char** argv) {
     return std::tuple(training, cluster, search(training, cluster, options.search));
   };
   try {
-    require(options.rows >= 0, "--rows {}: give a number from 0 on", options.rows);
+    require(options.rows >= 0, "--rows {}: give a number of at least 0", options.rows);
     const auto [training, cluster, ranked] = plan();
     if (options.json) {
       fmt::print("{}", plan_json(training, cluster, ranked));

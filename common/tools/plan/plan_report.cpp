@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 const char* order_name(PassOrder order) { return order == PassOrder::kGpipe ? "gpipe" : "1f1b"; }
 
-/// "2,2,2" or, of many stages, "1-2".
+/// "2,2,2", or for many stages "1 to 2".
 std::string layers_text(const std::vector<int64_t>& layers) {
   if (layers.size() <= 6) return fmt::format("{}", fmt::join(layers, ","));
   const auto [least, most] = std::ranges::minmax(layers);
@@ -121,9 +121,9 @@ std::string plan_table(const std::vector<Estimate>& ranked, int rows) {
   if (shown < ranked.size())
     text += fmt::format("... and {} more (--rows 0 shows all)\n", ranked.size() - shown);
   return text +
-         "seqs: sequences a microbatch. layers: of each stage. memory: of the fullest rank. "
+         "seqs: sequences per microbatch. layers: of each stage. memory: of the fullest rank. "
          "bubble, "
-         "comm., update: shares of the step.\n";
+         "comm., update: fractions of the step.\n";
 }
 
 std::string plan_json(const Training& training, const Cluster& cluster,

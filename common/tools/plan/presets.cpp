@@ -1,4 +1,4 @@
-// Models and devices that can be planned for by name.
+// Models and devices with names.
 #include "common/tools/plan/presets.h"
 
 #include "common/error.h"

@@ -1,4 +1,4 @@
-// Models and devices that can be planned for by name.
+// Models and devices with names.
 #pragma once
 
 #include <string>
@@ -19,12 +19,12 @@ struct DevicePreset {
   Link inside;
   Link between;
   int per_host = 1;
-  bool data_sheet = false;  // `device.flops` is the peak of it: multiply by an assumed share
+  bool data_sheet = false;  // `device.flops` is its peak: multiply by an assumed fraction
 };
 
 /// "cpu": a core, memory and loopback of a virtual machine with two cores of an AMD EPYC (Zen 3);
 /// where the figures come from is in docs/planning.md. "a100", "h100": NVIDIA's data sheets of the
-/// SXM modules with 80 GB, eight a host, with a network card each (200 and 400 Gbit/s); bfloat16
+/// SXM modules with 80 GB, eight per host, each with a network card (200 and 400 Gbit/s); bfloat16
 /// without sparsity; latencies are assumed. Throws Error listing the names.
 DevicePreset device_preset(const std::string& name);
 

@@ -22,7 +22,7 @@ std::string name_of(const Estimate& e) {
 
 int64_t percent(double share) { return std::llround(100 * share); }
 
-/// What `next` loses most by, against `best`.
+/// What costs `next` the most, compared with `best`.
 std::string main_loss(const Estimate& best, const Estimate& next) {
   struct Loss {
     const char* name;
@@ -39,7 +39,7 @@ std::string main_loss(const Estimate& best, const Estimate& next) {
                      most.name, percent(most.best));
 }
 
-/// "Fewer than 4 stages do not fit into memory. ", if that is so.
+/// "Fewer than 4 stages do not fit into memory. ", if that is true.
 std::string least_stages(const std::vector<Estimate>& ranked) {
   const int pp = ranked.front().layout.pp;
   const auto shallower = [&](const Estimate& e) { return e.layout.pp < pp; };
@@ -88,7 +88,7 @@ std::vector<Estimate> search(const Training& training, const Cluster& cluster,
   for (const Layout& layout : layouts(training, cluster, options))
     ranked.push_back(estimate(training, cluster, layout));
   require(!ranked.empty(),
-          "no dp x pp suits {} devices: pp may be {} at most{}, and {} sequences a step must be a "
+          "no dp x pp suits {} devices: pp may be at most {}{}, and {} sequences a step must be a "
           "multiple of dp{}",
           cluster.devices, training.model.tied_head ? 1 : training.model.layers,
           training.model.tied_head ? " (tied head)" : "", training.batch,

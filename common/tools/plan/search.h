@@ -10,17 +10,17 @@ namespace lab {
 
 struct SearchOptions {
   int64_t microbatch = 0;  // sequences; 0: every number that divides
-  bool fewer = false;      // also layouts that take a divisor of the devices only
+  bool fewer = false;      // also layouts on fewer devices, a divisor of their number
 };
 
-/// Every dp x pp x m that estimate() accepts and that takes all devices (or, with `fewer`, a
-/// divisor of their number). The batch stays the same: dp * m divides it.
+/// Every dp x pp x m that estimate() accepts and that uses all devices (or, with `fewer`, a divisor
+/// of their number). The batch is fixed: dp * m divides it.
 std::vector<Layout> layouts(const Training& training, const Cluster& cluster,
                             const SearchOptions& options);
 
-/// Estimates of all layouts: those that fit first, by tokens/s, then by memory; behind them the
-/// others, by what is missing. Throws Error if there is no layout, saying which condition rules
-/// them out.
+/// Estimates of all layouts: first those that fit, by tokens/s, then by memory; after them the
+/// others, by missing memory. Throws Error if there is no layout, saying which condition rules them
+/// out.
 std::vector<Estimate> search(const Training& training, const Cluster& cluster,
                              const SearchOptions& options);
 

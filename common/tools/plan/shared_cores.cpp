@@ -1,4 +1,4 @@
-// A plan whose stages share fewer cores than there are stages.
+// A schedule whose stages share fewer cores than there are stages.
 #include "common/tools/plan/shared_cores.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 struct Stage {
   size_t next = 0;                    // in its list
   bool running = false;               // its current pass has begun
-  double left = 0;                    // work of it
-  double end = 0;                     // of the last pass that is done
-  std::vector<double> forward_data;   // when the input of a microbatch's forward is here
-  std::vector<double> backward_data;  // the same of its backward
+  double left = 0;                    // its remaining work
+  double end = 0;                     // of the last finished pass
+  std::vector<double> forward_data;   // when the input of a microbatch's forward arrives
+  std::vector<double> backward_data;  // the same for its backward
 };
 
 class SharedCores {
@@ -53,7 +53,7 @@ class SharedCores {
     return stages_[s].next < list.size() ? &list[stages_[s].next] : nullptr;
   }
 
-  /// When the data of a stage's next pass is here.
+  /// When the data for a stage's next pass arrives.
   double data_at(size_t s, const Action& pass) const {
     const auto& times =
         pass.kind == ActionKind::kForward ? stages_[s].forward_data : stages_[s].backward_data;
@@ -123,7 +123,7 @@ class SharedCores {
 std::vector<double> ends_on_shared_cores(const Schedule& plan, const std::vector<StageCosts>& costs,
                                          double cores) {
   require_valid(plan, "shared cores");
-  require(!plan.has_messages(), "shared cores: a plan is expected, without messages");
+  require(!plan.has_messages(), "shared cores: expected a schedule without messages");
   require(costs.size() == plan.stages.size(), "shared cores: {} costs for {} stages", costs.size(),
           plan.stages.size());
   require(cores > 0, "{} cores: give a number above 0", cores);

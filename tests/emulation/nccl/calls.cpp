@@ -25,7 +25,7 @@ OpenGroup& open_group() {
   return result;
 }
 
-/// What lies in a stream: begins when its turn comes, and is done when all others have come.
+/// A collective in a stream: begins when its turn comes, and is done when all others have arrived.
 class Work {
  public:
   Work(const ncclComm& communicator, Operations calls, bool never)
@@ -64,7 +64,7 @@ bool Work::done() const {
   return std::ranges::all_of(calls_, [](const auto& each) { return each->done; });
 }
 
-/// A GPU gets on with its streams by itself, while the host waits for something else.
+/// A GPU processes its streams while the host waits for something else.
 void Work::run_others() const {
   static bool running = false;
   if (running) return;

@@ -41,7 +41,7 @@ void end_all(const std::vector<ncclComm_t>& communicators);
 /// The same, when this thread's group ends if it has begun one.
 void end_with_group(ncclComm_t communicator);
 
-/// Adds a call to the group that this thread has begun, or makes it one by itself.
+/// Adds a call to the group that this thread has begun, or makes it a group of one call.
 ncclResult_t add(ncclComm_t communicator, cudaStream_t stream, Operation operation);
 
 }  // namespace lab::emulation::nccl

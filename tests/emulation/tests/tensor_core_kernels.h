@@ -13,7 +13,7 @@ void multiply_blocks(const __nv_bfloat16* a, const __nv_bfloat16* b, float* d);
 /// given as [8, 16].
 void multiply_shared_blocks(const __nv_bfloat16* a, const __nv_bfloat16* b, float* d,
                             bool transposed);
-/// What lane l gets of four matrices [8, 8] one behind the other: y[8 l + 2 i] and y[8 l + 2 i + 1]
+/// What lane l gets of four matrices [8, 8], one after the other: y[8 l + 2 i] and y[8 l + 2 i + 1]
 /// of the i-th.
 void load_four(const __nv_bfloat16* x, __nv_bfloat16* y, bool transposed);
 

@@ -299,9 +299,9 @@ TEST(Task1a, SeveralThreadsCallItAtOnce) {
           .number("others");
   if (others > 0)
     lab::grading::stop(fmt::format(
-        "cross_entropy gives other results when several threads call it at once, each with a row "
-        "of its own: static and global variables are shared by all threads; use nothing but the "
-        "span and local variables\nother results in {} of {} rows, expected 0",
+        "cross_entropy gives other results when several threads call it at once, each with its own "
+        "row: static and global variables are shared by all threads; use nothing but the span and "
+        "local variables\nother results in {} of {} rows, expected 0",
         others, rows.count()));
 }
 

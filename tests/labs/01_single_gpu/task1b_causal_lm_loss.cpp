@@ -116,8 +116,8 @@ std::vector<Mistake> wrong_targets(const Case& c) {
          [&](int64_t i) { return i % length + 1 < first_length; });
   for (const int64_t rest : {length, c.positions() % 2, c.positions() % 4, c.positions() % 8})
     add_if(
-        "the last positions are left out: equal shares for all threads leave a rest, which counts "
-        "as well",
+        "the last positions are left out: an equal part for each thread leaves a remainder, which "
+        "counts as well",
         [&](int64_t i) { return i + rest < c.positions(); });
   return all;
 }

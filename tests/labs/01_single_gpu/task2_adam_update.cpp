@@ -63,7 +63,7 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
      "the step is off by one: bias correction as in the next update; step counts from 1"},
     {Wrong::kLastStep,
      "the step is off by one: bias correction as in the previous update; step counts from 1"},
-    {Wrong::kOwnCount, "the function counts its own calls: use `step`, which is handed in"},
+    {Wrong::kOwnCount, "the function counts its own calls: use `step`, which is passed in"},
     {Wrong::kOtherEpsilon, "epsilon is not that of the configuration: missing, or the default?"},
     {Wrong::kEpsilonInRoot, "epsilon is inside the square root: it is added after the root"},
     {Wrong::kEpsilonEarly,

@@ -47,9 +47,8 @@ void expect_order(const std::string& events) {
 void expect_loss_calls(const Numbers& totals, size_t microbatches, size_t step) {
   if (totals.size() != microbatches)
     stop(
-        fmt::format("call the function that was handed in, `loss`, once for each microbatch, and "
-                    "none of your own in its place\nin step {}: called {} times, there are {} "
-                    "microbatches",
+        fmt::format("call the function that is passed in, `loss`, once for each microbatch, not "
+                    "one of your own\nin step {}: called {} times, there are {} microbatches",
                     step + 1, totals.size(), microbatches));
 }
 
@@ -99,7 +98,7 @@ void judge(const TrainingCase& c, const Parcel& result) {
     if (counted != static_cast<double>(step + 1))
       stop(
           fmt::format("optimizer.steps() is {} after step {} of a new optimizer: optimizer.step "
-                      "counts its updates by itself, leave set_steps to checkpoints",
+                      "counts its own updates, leave set_steps to checkpoints",
                       counted, step + 1));
   }
 }

@@ -16,37 +16,37 @@ using lab::grading::difference;
 /// What a finding of the emulation means: the first whose two texts occur in it.
 constexpr const char* kLessons[][3] = {
     {"", "divergent barrier",
-     "not all threads of the block come to the same __syncthreads(): a barrier must not stand in a "
+     "not all threads of the block reach the same __syncthreads(): a barrier must not be in a "
      "branch, in a loop or after a return that only some of them take"},
     {"", "does not name",
      "the mask of a shuffle must name every lane that takes part, and every lane that is read: for "
      "all 32 it is 0xffffffff"},
     {"waits in", "_sync with mask",
      "lanes of one warp wait in a shuffle for others that do not come: all 32 lanes must call it "
-     "together, also those that have no column of the row"},
+     "together, including those that have no column of the row"},
     {"", "nothing orders blocks",
-     "two blocks use the same place in memory, and one of them writes: blocks run in any order, "
-     "nothing waits for anything; each place belongs to one block"},
+     "two blocks use the same place in memory, and one of them writes: blocks run in any order and "
+     "never wait for each other; each place belongs to one block"},
     {": reads", "wrote: without a barrier",
-     "a thread reads what another one writes, and no __syncthreads() lies between: it may read "
+     "a thread reads what another one writes, with no __syncthreads() in between: it may read "
      "before the other has written"},
     {": writes", "read: without a barrier",
-     "a thread writes what another one reads, and no __syncthreads() lies between: memory may be "
-     "used again only after all have read it"},
+     "a thread writes what another one reads, with no __syncthreads() in between: memory may be "
+     "reused only after all have read it"},
     {": writes", "wrote: without a barrier",
-     "several threads write the same place, and which comes last is chance: let one thread write, "
-     "or give each warp a place of its own"},
+     "several threads write the same place, and which one is last is random: let one thread write, "
+     "or give each warp its own place"},
     {"", "which no thread of this block has written",
      "shared memory is read before any thread has written it: is a __syncthreads() missing between "
      "the writing and the reading? Or is more read than there is: a block has blockDim.x / 32 "
      "warps, hence as many partial results, not always 32"},
     {"", "outside",
-     "a thread reaches beyond the end of an array, or before its beginning: also threads that lie "
-     "beyond the end of the row must compare their index with its length; and -1 is no index"},
+     "a thread reaches beyond the end of an array, or before its beginning: threads beyond the end "
+     "of the row must compare their index with its length, too; and -1 is not an index"},
     {"", "never written",
-     "a kernel reads where there is nothing: of 0 rows, no block may touch any"},
+     "a kernel reads where there is nothing: with 0 rows, no block may access any"},
     {"", "memory of the host",
-     "a kernel reaches for memory of the host: a GPU sees its own memory only"},
+     "a kernel accesses memory of the host: a GPU sees only its own memory"},
     {"", "", "the emulation stopped the kernel"},
 };
 
@@ -57,15 +57,15 @@ constexpr const char* kProblems[][2] = {
      "its "
      "y and z dimension (2,147,483,647 in x); a block has at most 1,024 threads and 48 KiB"},
     {"fence",
-     "memory beside an array was overwritten: compare each index with the length before writing"},
+     "memory next to an array was overwritten: compare each index with the length before writing"},
     {"changed", "an array was changed that is input: the kernel may only read it"},
     {"unsteady",
-     "the result depends on which thread comes first: is a sum made in the order of arrival "
+     "the result depends on which thread comes first: is a sum formed in the order of arrival "
      "(atomicAdd), or does a thread read what another one writes?"},
     {"kept",
      "the very same call, made again, has another result: something is kept from an earlier call. "
-     "Results depend on the arguments alone; look for static variables, and for what is done the "
-     "first time only"},
+     "Results depend on the arguments alone; look for static variables, and for work done only the "
+     "first time"},
 };
 
 void expect_no_problem(const Parcel& result) {
@@ -83,22 +83,21 @@ void expect_one_kernel(const Parcel& result, bool has_work) {
   if (has_work && result.has("kernels") &&
       result.number("kernels") + result.number("elsewhere") == 0)
     stop(
-        "a call started no kernel: the numbers lie in the memory of the GPU and are worked out "
-        "there, by a kernel, not by the host");
+        "a call started no kernel: the numbers are in the GPU's memory and must be computed there, "
+        "by a kernel, not by the host");
   expect_at_most(result, "elsewhere", 0,
                  "the kernel was not started on the stream of the workbook: without an order "
                  "between the streams it runs before its input is there, or after its result is "
                  "read; launch it on lab::cuda::stream()\nkernels on other streams:");
   expect_at_most(result, "kernels", 1,
-                 "a call started more than one kernel: all belongs into one, so that each number "
-                 "is fetched from memory as rarely as possible\nkernels:");
+                 "a call started more than one kernel: everything belongs in one, so that each "
+                 "number is fetched from memory as rarely as possible\nkernels:");
   expect_at_most(result, "early", 0,
-                 "the function waits for the GPU: it is to start the kernel and return at once, so "
-                 "that the host can ask for the next one\nsynchronisations, and copies to the "
-                 "host:");
+                 "the function waits for the GPU: it must start the kernel and return at once, so "
+                 "that the host can start the next one\nsynchronisations, and copies to the host:");
   expect_at_most(result, "others", 0,
-                 "a call copies or sets memory beside its kernel: the one kernel does all the "
-                 "work\ncopies:");
+                 "a call copies or sets memory in addition to its kernel: the one kernel does all "
+                 "the work\ncopies:");
 }
 
 }  // namespace
@@ -157,8 +156,8 @@ void expect_shared_row(const Parcel& result, size_t columns) {
     expect_at_most(
         result, count, static_cast<double>(most),
         fmt::format(
-            "one thread goes over a whole row: its work is to be shared by the threads of the "
-            "block. Give each the columns threadIdx.x, threadIdx.x + {}, ..., and bring their "
+            "one thread goes over a whole row: the threads of the block must share its work. "
+            "Give each the columns threadIdx.x, threadIdx.x + {}, ..., and bring their "
             "results together\nrow of {}, numbers that a thread has {}:",
             kThreads, columns, verb));
 }
@@ -174,22 +173,19 @@ std::function<std::string(size_t)> place_in_row(size_t per_row, const std::strin
 std::vector<RowPart> parts_of_row(size_t columns) {
   constexpr size_t kBlock = kThreads;
   std::vector<RowPart> parts = {
-      {"each thread has seen a part of its row only: are the parts brought together, and in all "
-       "threads?",
+      {"each thread has seen only a part of its row: are the parts combined, and in all threads?",
        [](size_t c, size_t thread) { return c % kBlock == thread; }},
-      {"rows whose length is no multiple of the warp (32 columns) are wrong: a warp that is only "
-       "partly filled takes part, too",
+      {"rows whose length is not a multiple of the warp (32 columns) are wrong: a warp that is "
+       "only partly filled takes part, too",
        [=](size_t c, size_t) { return c % kBlock < std::min(columns, kBlock) / 32 * 32; }},
       {"rows longer than a warp (32 columns) are wrong: only what the first warp has seen is in "
-       "the "
-       "result; are the partial results of all warps brought together, and in all threads?",
+       "the result; are the partial results of all warps combined, and in all threads?",
        [](size_t c, size_t) { return c % kBlock < 32; }},
       {"rows longer than the block (128 threads) are wrong: only the first column of each thread "
-       "is "
-       "in the result; a thread has the columns threadIdx.x, threadIdx.x + 128, ...",
+       "is in the result; a thread has the columns threadIdx.x, threadIdx.x + 128, ...",
        [](size_t c, size_t) { return c < kBlock; }},
-      {"rows whose length is no multiple of the block (128 threads) are wrong: only whole rounds "
-       "are in the result; all columns of the last, shorter round take part, too",
+      {"rows whose length is not a multiple of the block (128 threads) are wrong: only whole "
+       "iterations of the loop are in the result; the columns of the last, shorter one count too",
        [=](size_t c, size_t) { return c < columns / kBlock * kBlock; }}};
   for (const size_t limit : {1024, 2048, 4096, 8192})
     parts.push_back({fmt::format("rows longer than {} columns are wrong: those that come after are "

@@ -62,8 +62,8 @@ Tensor filled(const lab::Shape& shape, float value) {
   return tensor;
 }
 
-/// The numbers, with a fence before and after them: it makes every result that it enters not a
-/// number, and whoever computes with it changes its bits.
+/// The numbers, with a fence before and after them: every result that it enters is not a number,
+/// and writing to it changes its bits.
 Tensor fenced(const Tensor& values, int64_t fence) {
   const Tensor all =
       filled({values.numel() + 2 * fence}, std::numeric_limits<float>::signaling_NaN());
@@ -201,7 +201,7 @@ int tell_device() {
 }  // namespace lab01cuda
 
 int main(int argc, char** argv) {
-  // Each array by itself, as long as its numbers: the emulation sees where it ends.
+  // Each array is a separate allocation of exactly its size: the emulation sees where it ends.
   setenv("LAB_CUDA_CACHE", "0", 1);
   if (argc == 2 && std::string_view(argv[1]) == "--device") return lab01cuda::tell_device();
   return lab::grading::rank_main(

@@ -84,7 +84,7 @@ using WrongFormula = std::pair<const char*, Formula>;  // what is told, and the 
 
 constexpr WrongFormula kWrongLosses[] = {
     {"a thread takes its scores relative to the largest one that it has seen itself: each thread "
-     "has seen a part of its row only; take them relative to the largest of the row",
+     "has seen only a part of its row; take them relative to the largest of the row",
      [](const Place& a) { return std::log(a.sum) - (a.z - a.own_largest); }},
     {"the losses are multiplied by scale; scale belongs to the gradient only",
      [](const Place& a) { return a.scale * a.loss(); }},
@@ -134,16 +134,16 @@ Expected expected(const Rows& rows, bool gradient) {
     if (!gradient) std::ranges::for_each(kWrongLosses, add);
     return all;
   };
-  return {
-      .what = what,
-      .values = results_of(rows, gradient, right, {}),
-      .tolerance = results_of(rows, gradient, tolerance, {}),
-      .name = gradient ? place_in_row(rows.vocab(), "token") : place_in_row(1),
-      .mistakes = mistakes,
-      .if_not_finite = what +
-                       ": not finite: exp overflows for large scores, and -infinity less -infinity "
-                       "is no number; take each score relative to the row's largest, and let a "
-                       "thread without scores begin with the smallest finite one, -FLT_MAX"};
+  return {.what = what,
+          .values = results_of(rows, gradient, right, {}),
+          .tolerance = results_of(rows, gradient, tolerance, {}),
+          .name = gradient ? place_in_row(rows.vocab(), "token") : place_in_row(1),
+          .mistakes = mistakes,
+          .if_not_finite =
+              what +
+              ": not finite: exp overflows for large scores, and -infinity minus -infinity is not "
+              "a number; take each score relative to the row's largest, and let a thread without "
+              "scores begin with the smallest finite one, -FLT_MAX"};
 }
 
 /// Of rows without a target.
@@ -181,7 +181,7 @@ void judge(const std::vector<Rows>& all, Options options = {}) {
       expect_numbers(gradient, expected(rows, true), options, to_doubles(rows.logits));
       expect_shared_row(result, rows.vocab());
       if (rows.vocab() < kLongRow) return;
-      // Besides, all threads may read the target and its score a few times.
+      // In addition, all threads may read the target and its score a few times.
       expect_at_most(result, "read",
                      static_cast<double>(rows.count() * (2 * rows.vocab() + 8 * kThreads)),
                      "rows are read more than twice: the largest score and the sum come out of one "

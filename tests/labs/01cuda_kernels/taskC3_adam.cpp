@@ -92,12 +92,12 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { t.epsilon /= std::sqrt(1 - std::pow(t.beta2, t.step2)); }},
     {"the second moment is a mean of gradients: it should be of their squares",
      [](Terms& t) { t.square = false; }},
-    {"the update uses the moments as they were before it: work out the new ones first",
+    {"the update uses the moments as they were before it: compute the new ones first",
      [](Terms& t) { t.old_moments = true; }},
     {"the two betas are swapped: beta1 is for the mean of gradients, beta2 for that of squares",
      [](Terms& t) { std::swap(t.beta1, t.beta2); }},
-    {"elements whose gradient is 0 were left out: their moments shrink all the same, and the "
-     "weights still move by them",
+    {"elements whose gradient is 0 were left out: their moments still shrink, and the weights "
+     "still move by them",
      [](Terms& t) { t.skip_zero = true; }},
     {"the weights move up the gradient: subtract", [](Terms& t) { t.learning_rate *= -1; }},
     {"every element was updated twice: do two threads have the same elements?",
@@ -135,8 +135,8 @@ void expect_all_updated(const Update& u, const Numbers& got) {
   }
   if (never > 0 && wrong == never)
     stop(
-        fmt::format("{} of {} elements were updated never: a thread begins at its number in the "
-                    "grid, blockIdx.x * blockDim.x + threadIdx.x, and goes on by as many as the "
+        fmt::format("{} of {} elements were never updated: a thread begins at its number in the "
+                    "grid, blockIdx.x * blockDim.x + threadIdx.x, and advances by as many as the "
                     "grid has threads, gridDim.x * blockDim.x, while it is below count",
                     never, got.size()));
 }
@@ -183,10 +183,11 @@ void judge_work(double count, const Parcel& result) {
                  "an array is written more than once: work in variables, and write parameters and "
                  "moments once\nnumbers that were written:");
   if (count < 100'000) return;
-  expect_at_most(result, "most_read", 4 * std::ceil(count / 1000),
-                 "a few threads update all: each element is to have a thread of its own, as far as "
-                 "the grid goes, and of a long array no thread more than a thousandth; are there "
-                 "enough blocks?\nnumbers of the four arrays that one thread has read:");
+  expect_at_most(
+      result, "most_read", 4 * std::ceil(count / 1000),
+      "a few threads update everything: each element should have its own thread, as far as the "
+      "grid allows, and in a long array no thread should have more than a thousandth; are there "
+      "enough blocks?\nnumbers of the four arrays that one thread has read:");
 }
 
 void judge(const std::vector<Update>& updates, const Options& options = {}) {

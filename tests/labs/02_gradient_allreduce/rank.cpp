@@ -68,7 +68,7 @@ double average_loss(double loss, int64_t targets, ProcessGroup& world) {
 
 namespace {
 
-/// Task 1: every rank has drawn weights of its own, of every tensor.
+/// Task 1: every rank has drawn different weights, for every tensor.
 Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   lab::LlamaStage model(lab::grading::model_of(input), lab::grading::span_of(input),
                         lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
@@ -105,7 +105,7 @@ Parcel run_shards(const Parcel& input) {
   return result;
 }
 
-/// Task 3 on tensors that lie in one block of memory with a fence around each.
+/// Task 3 on tensors in one block of memory, with a fence around each.
 Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   constexpr float kFence = 12345.0F;
   constexpr int64_t kFenceLength = 3;

@@ -1,4 +1,4 @@
-// The lab's program with the contracted shares: any others are right as well, but would make other
+// The lab's program with the contracted shards: any others are right as well, but would make other
 // losses than the solution's.
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 

@@ -1,4 +1,4 @@
-// Task 2: the shares of all ranks, judged together.
+// Task 2: the shards of all ranks, judged together.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::vector<Sequences> shares(const Epoch& e, const Parcel& result) {
     const Numbers share = result.numbers("share" + std::to_string(r));
     if (share != result.numbers("again" + std::to_string(r)))
       lab::grading::stop(fmt::format(
-          "rank {}: called twice with the same arguments, shard returns two different shares: it "
+          "rank {}: called twice with the same arguments, shard returns two different shards: it "
           "must depend on nothing but order, rank and world_size",
           r));
     all.emplace_back(share.begin(), share.end());
@@ -72,7 +72,7 @@ std::string foreign_sequence(const Epoch& e, const std::vector<Sequences>& all) 
   return "";
 }
 
-/// True if a rank's share is all of the order, but for some sequences at its beginning.
+/// True if each rank's shard is the whole order except for some sequences at its beginning.
 bool skips_and_reads_the_rest(const Epoch& e, const std::vector<Sequences>& all) {
   for (const Sequences& share : all) {
     const auto begin =
@@ -109,9 +109,9 @@ std::string overlap(const Epoch& e, const std::vector<Sequences>& all) {
   if (skips_and_reads_the_rest(e, all))
     return fmt::format(
         "every rank skips some sequences and reads all others: a constant skip is no partition, "
-        "the shares overlap ({})",
+        "the shards overlap ({})",
         first);
-  return fmt::format("the shares are not disjoint: {}; in all {} are read again", first, twice);
+  return fmt::format("the shards are not disjoint: {}; in all {} are read again", first, twice);
 }
 
 std::string unequal_lengths(const Epoch& e, const std::vector<Sequences>& all) {
@@ -119,8 +119,8 @@ std::string unequal_lengths(const Epoch& e, const std::vector<Sequences>& all) {
   const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_size);
   if (least->size() != most->size())
     return fmt::format(
-        "the shares are not equally long: rank {} has {} sequences, rank {} has {}; after {} steps "
-        "of one sequence, rank {} would begin another one and wait for rank {} for ever",
+        "the shards are not equally long: rank {} has {} sequences, rank {} has {}; after {} steps "
+        "of one sequence, rank {} would begin another one and wait for rank {} forever",
         most - all.begin(), most->size(), least - all.begin(), least->size(), least->size(),
         most - all.begin(), least - all.begin());
   if (least->size() != e.per_rank())
@@ -148,7 +148,7 @@ void judge(const Epoch& e, const Parcel& result) {
       lab::grading::stop(message + described(e, all));
 }
 
-/// One epoch after the other in one process; each share depends on its own arguments alone.
+/// One epoch after the other in one process; each shard depends on its own arguments alone.
 void expect_partitions(const std::vector<Epoch>& epochs) {
   std::vector<lab::grading::Call> calls;
   for (const Epoch& e : epochs) {

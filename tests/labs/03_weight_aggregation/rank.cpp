@@ -39,7 +39,7 @@ void correct_average_weights(std::span<const lab::Parameter> parameters, double 
 bool correct_aggregation_due(int64_t step, int64_t every) {
   lab::require(every >= 1 && step >= 1,
                "aggregation_due was called with step {} and every {}: both count from 1; are they "
-               "handed on in this order, and unchanged?",
+               "passed on in this order, and unchanged?",
                step, every);
   return step % every == 0;
 }

@@ -185,7 +185,7 @@ TEST(Task2, LateInALongRun) {
   constexpr int64_t kLate = int64_t{1} << 33;
   expect_answers({steps_of({500, 8, 3}, 16'777'210, 16'777'230),
                   steps_of({500, 7}, 2'999'999'990, 3'000'000'010)});
-  // In processes of their own: a k that is narrowed to 0 ends them.
+  // In separate processes: a k that is narrowed to 0 ends them.
   expect_answers({steps_of({1000, 9, kLate / 2}, kLate - 9, kLate + 9),
                   steps_of({kLate, kLate + 1}, kLate - 1, kLate + 2)});
 }

@@ -28,7 +28,7 @@ struct Steps {
   int64_t first_step = 1;
   std::vector<int64_t> every = {};  // per step
   Numbers shares = {};              // per rank
-  bool start_apart = false;         // each rank with weights of its own
+  bool start_apart = false;         // each rank with different weights
 
   size_t count() const { return training.steps.size(); }
   int64_t number(size_t step) const { return first_step + static_cast<int64_t>(step); }
@@ -87,7 +87,7 @@ std::string wrong_schedule(const Steps& s, const Parcel& result,
                                        ((static_cast<int64_t>(step) + 1) % s.every[step] == 0);
   if (counted_anew)
     return "averaged as if the first of these steps were step 1: the argument step decides, not a "
-           "counter of one's own or the optimizer's number of updates";
+           "separate counter or the optimizer's number of updates";
   if (averaged.empty()) return "the weights are never averaged: each rank goes its own way";
   const bool in_vain = std::ranges::all_of(averaged, [&](size_t step) {
     return s.is_due(step) || numbers(result, "weights", step) == numbers(result, "updated", step);
@@ -98,7 +98,7 @@ std::string wrong_schedule(const Steps& s, const Parcel& result,
   if (averaged.size() == s.count())
     return "the weights are averaged after every step, though an average is due only after steps "
            "k, 2k, ...";
-  if (as_if(1)) return "averaged one step too early: step is counted from 1, hand it on as it is";
+  if (as_if(1)) return "averaged one step too early: step is counted from 1, pass it on as it is";
   if (as_if(-1)) return "averaged one step too late";
   return "averaged after the wrong steps: the arguments step and aggregation.every decide, in "
          "every "
@@ -154,7 +154,7 @@ void add_mistakes(const Steps& s, const std::vector<Parcel>& ranks, size_t step,
   const double unknown = std::nan("");
   mistakes.push_back(
       {updated.combine([&](size_t r) { return all > 0 ? targets[r] / all : unknown; }),
-       "weighted by the targets of this step: hand on aggregation.share"});
+       "weighted by the targets of this step: pass on aggregation.share"});
   RankWeights before = updated;
   for (size_t r = 0; r < ranks.size(); ++r)
     before.values[r] = step == 0 ? lab::grading::to_doubles(ranks[r].tensor("start"))
@@ -199,11 +199,11 @@ void expect_own_state(const Steps& s, const Parcel& result, size_t r) {
     const Numbers wanted = lab::grading::to_doubles(weights);
     lab::grading::expect(
         numbers(result, "updated", step),
-        {.what = fmt::format("rank {}: the update is not the one that the optimizer makes of "
-                             "this rank's own gradients so far: the optimizer's state stays "
-                             "with its rank, and nobody sets or averages it{}\nthe weights "
-                             "after optimizer.step",
-                             r, s.place(step)),
+        {.what =
+             fmt::format("rank {}: the update is not the one that the optimizer makes of this "
+                         "rank's own gradients so far: the optimizer's state stays with its rank, "
+                         "and is neither set nor averaged{}\nthe weights after optimizer.step",
+                         r, s.place(step)),
          .values = wanted,
          .tolerance = lab::grading::relative_tolerance(wanted, 1e-6, 1)});
     weights = result.tensor(entry("weights", step)).clone();

@@ -82,7 +82,7 @@ std::vector<Mistake> mistakes(const Case& c, const RankWeights& w, size_t self) 
   double squares = 0;
   double weighted_squares = 0;
   double with_share = 0;
-  double of_squares = 0;  // the norm of a rank and that of the average, in the place of a distance
+  double of_squares = 0;  // the norm of a rank and that of the average, instead of a distance
   for (size_t r = 0; r < w.ranks(); ++r) {
     squares += own[r] * own[r];
     weighted_squares += w.shares[r] * own[r] * own[r];
@@ -107,8 +107,8 @@ std::vector<Mistake> mistakes(const Case& c, const RankWeights& w, size_t self) 
       {{std::sqrt(squares)},
        "the distances of all ranks together, not the largest: ReduceOp::kMax"},
       {{std::sqrt(weighted_squares)},
-       "the mean of the ranks' squared distances, weighted by their shares: asked for is the "
-       "largest distance"},
+       "the mean of the ranks' squared distances, weighted by their shares: return the largest "
+       "distance"},
       {{right * right}, "the square of the distance: the root is missing"},
       {{right / std::sqrt(static_cast<double>(average.size()))},
        "the root of the mean of the squares; the distance is the root of their sum"},

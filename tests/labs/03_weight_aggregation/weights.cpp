@@ -80,8 +80,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
   if (w.ranks() == 1 || got.front() != got.back())
     add([=](size_t r) { return r == self ? 1.0 : 0.0; },
         "the average never reaches the model: the weights are as before. A Tensor is a handle; "
-        "assigning to one lets it point elsewhere, and changes no number. Write the result where "
-        "the weights lie: into parameter.value's own memory, on every rank");
+        "assigning to one makes it point elsewhere and changes no number. Write the result where "
+        "the weights are: into parameter.value's own memory, on every rank");
   add([&](size_t r) { return r == self ? share[r] : 0.0; },
       "the weights are multiplied by this rank's share, and nothing is added: the sum over the "
       "ranks never reaches the model. reduce leaves it on one rank, all_reduce on all of them");
@@ -263,8 +263,8 @@ void expect_whole_fences(const std::vector<Parcel>& results) {
   for (const Parcel& result : results)
     if (result.number("fence_broken") != 0)
       lab::grading::stop(
-          "memory around the weights was overwritten: the tensors do not lie one after the other; "
-          "take each of them for itself");
+          "memory around the weights was overwritten: the tensors are not one after the other in "
+          "memory; handle each of them separately");
 }
 
 void expect_one_aggregation(const std::vector<lab::grading::Operation>& sent, uint64_t bytes,

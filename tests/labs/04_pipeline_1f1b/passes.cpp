@@ -285,8 +285,9 @@ void expect_messages_of_pass(const Pipeline& pipeline, const std::vector<Parcel>
                                : "first stage, sends a gradient on: no stage is before it",
                        s, in_words(operations)));
     expect_messages(pipeline, s, operations, messages(pipeline, s, pass, way),
-                    forward ? "one a pass, the hidden states, to the next stage"
-                            : "one a pass, the gradient of the hidden states, to the stage before");
+                    forward
+                        ? "one per pass, the hidden states, to the next stage"
+                        : "one per pass, the gradient of the hidden states, to the previous stage");
   }
 }
 
@@ -295,9 +296,9 @@ void expect_messages_of_step(const Pipeline& pipeline, size_t stage, size_t step
   std::vector<Message> right = messages(pipeline, stage, step, Way::kForward);
   for (const Message& message : messages(pipeline, stage, step, Way::kBackward))
     right.push_back(message);
-  expect_messages(pipeline, stage, operations, right,
-                  "in each step, the hidden states to the next stage and the gradient of them to "
-                  "the stage before");
+  expect_messages(
+      pipeline, stage, operations, right,
+      "in each step, the hidden states to the next stage and their gradient to the previous stage");
 }
 
 void expect_same_weights(const std::vector<Parcel>& stages, size_t pass) {

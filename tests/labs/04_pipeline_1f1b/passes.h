@@ -49,7 +49,7 @@ struct PipelineScenario {
   std::optional<Way> way = {};  // of each pass, if it goes one way only
 };
 
-/// One call after the other in one job, a layout each. Every pipeline gets a case of its own: other
+/// One call after the other in one job, one per layout. Every pipeline gets a different case: other
 /// models, shapes, optimizers, with and without targets, leftover gradients, clipping.
 void judge_pipelines(const PipelineScenario& scenario, const std::vector<Layout>& layouts,
                      uint64_t seed, lab::grading::JobOptions options);
@@ -63,7 +63,7 @@ class Chain {
  public:
   explicit Chain(const Pipeline& pipeline);
 
-  /// What a stage hands on, from what it has received and what it has made of it.
+  /// What a stage passes on, from what it has received and what it has computed from it.
   using HandOn = std::function<lab::Tensor(size_t stage, const lab::Tensor& received,
                                            const lab::Tensor& made)>;
   /// The output of every stage.

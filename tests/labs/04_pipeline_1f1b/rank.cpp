@@ -50,11 +50,10 @@ Tensor correct_forward(LlamaStage& stage, const TokenBatch& batch, ProcessGroup&
   lab::require(
       !std::exchange(step_state().forward, true),
       "train_step calls forward again on rank {}: one step is one forward and one backward", rank);
-  lab::require(
-      stage.activation_bytes() == 0,
-      "on rank {} the step before has ended without its backward: every forward needs one, "
-      "also where nothing is predicted",
-      rank);
+  lab::require(stage.activation_bytes() == 0,
+               "on rank {} the previous step has ended without its backward: every forward needs "
+               "one, even where nothing is predicted",
+               rank);
   Tensor output;
   if (stage.span().embeds) {
     output = stage.forward(batch);
@@ -70,7 +69,7 @@ Tensor correct_forward(LlamaStage& stage, const TokenBatch& batch, ProcessGroup&
 void check_logits_gradient(bool has_head, const Tensor& gradient, int rank) {
   lab::require(has_head || !gradient.defined(),
                "train_step gives backward a logits_gradient on rank {}, which has no logits: "
-               "elsewhere than on the last stage it is an undefined tensor, lab::Tensor()",
+               "except on the last stage it is an undefined tensor, lab::Tensor()",
                rank);
   lab::require(!has_head || gradient.defined(),
                "train_step gives backward no gradient of the logits on rank {}, the last stage: "
@@ -237,8 +236,8 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
     const lab::LlamaConfig& config = a.stage.config();
     const auto loss = [&](const Tensor& logits, const TokenBatch& batch, int64_t targets) {
       lab::require(a.stage.span().has_head,
-                   "loss was called on rank {}, which has no logits: only the last stage has "
-                   "the head, and the targets are its business alone",
+                   "loss was called on rank {}, which has no logits: only the last stage has the "
+                   "head, and only it needs the targets",
                    rank);
       lab::require(
           logits.defined() && logits.shape() == Shape{batch.batch, batch.length, config.vocab_size},

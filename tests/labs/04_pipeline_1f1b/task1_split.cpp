@@ -92,11 +92,11 @@ std::string problem_of_flags(const std::vector<StageSpan>& spans) {
   const size_t last = spans.size() - 1;
   for (size_t s = 0; s <= last; ++s) {
     if (s == 0 && !spans[s].embeds)
-      return "the first stage does not embed: nobody turns tokens into hidden states";
+      return "the first stage does not embed: nothing turns tokens into hidden states";
     if (s > 0 && spans[s].embeds)
       return fmt::format("stage {} embeds: only the first one gets tokens", s);
     if (s == last && !spans[s].has_head)
-      return "the last stage does not have the head: nobody makes logits";
+      return "the last stage does not have the head: nothing makes logits";
     if (s < last && spans[s].has_head)
       return fmt::format("stage {} has the head: only the last one has", s);
   }
@@ -116,18 +116,19 @@ std::string why_slow(const SplitCase& c, const Counts& counts) {
           ? fmt::format(" (right for a head of {} layers: is head_cost rounded?)", rounded)
           : "";
   if (c.layers % c.stages > 0 && std::all_of(counts.begin(), counts.end() - 1, is_share))
-    return "what is left over when the layers are shared out evenly all lies on the last stage, "
-           "which has the head to pay for as well";
+    return "the remainder of dividing the layers evenly is all on the last stage, which also has "
+           "the head to compute";
   if (*most - *least <= 1)
-    return "the layers are shared out evenly, as if the head cost nothing: the stage with the head "
+    return "the layers are divided evenly, as if the head cost nothing: the stage with the head "
            "takes fewer layers";
   if (is_best({counts.rbegin(), counts.rend()}, c))
-    return "the layers are shared out as if the first stage had the head";
+    return "the layers are divided as if the first stage had the head";
   if (*largest - *fewest > 1 && fewest == counts.begin())
     return "the first stage has too few layers: the embedding costs nothing";
-  if (*largest - *fewest > 1) return "the stages without the head do not share their layers evenly";
+  if (*largest - *fewest > 1)
+    return "the layers are not divided evenly among the stages without the head";
   const bool too_many = static_cast<double>(counts.back()) + c.head_cost > best_cost;
-  return (too_many ? "the last stage has too many layers, with the head to pay for as well"
+  return (too_many ? "the last stage has too many layers: it also has the head to compute"
                    : "the last stage has too few layers: the others have them") +
          hint;
 }

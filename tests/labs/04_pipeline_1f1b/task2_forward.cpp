@@ -68,12 +68,13 @@ std::vector<Mistake> mistakes(const Pipeline& pipeline, size_t stage, size_t pas
   const auto input = [](size_t s, const Tensor& received, const Tensor& made) {
     return s == 0 ? made : received;
   };
-  return {{output(stage, zeros),
-           "computed on zeros, not on what the stage before has sent: receive first, then compute"},
-          {output(stage, input),
-           "the stage before has sent its own input on: send what it has computed from it"},
-          {output(stage > 0 ? stage - 1 : 0),
-           "forward returns the stage's input: return what the stage has computed from it"}};
+  return {
+      {output(stage, zeros),
+       "computed on zeros, not on what the previous stage has sent: receive first, then compute"},
+      {output(stage, input),
+       "the previous stage has sent on its own input: send what it has computed from it"},
+      {output(stage > 0 ? stage - 1 : 0),
+       "forward returns the stage's input: return what the stage has computed from it"}};
 }
 
 void expect_outputs(const Pipeline& pipeline, const std::vector<Parcel>& stages, size_t pass) {

@@ -151,7 +151,7 @@ void expect_gradients(const Pipeline& pipeline, const std::vector<Parcel>& stage
     if (in_flight(s))
       stop(
           fmt::format("rank {}: the stage still holds activations after backward: every forward "
-                      "pass needs its stage.backward, also where nothing is predicted",
+                      "pass needs its stage.backward, even where nothing is predicted",
                       s));
     lab::grading::confirm_bits(got[s], after[s], "the gradients");
   }

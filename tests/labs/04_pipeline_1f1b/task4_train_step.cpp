@@ -34,11 +34,11 @@ void expect_order(const std::vector<Parcel>& stages, size_t step) {
   if (calls != 1)
     stop(
         fmt::format("rank {}, the last stage, calls loss {} times in a step: it should be once, "
-                    "also where nothing is predicted",
+                    "even where nothing is predicted",
                     stages.size() - 1, calls));
 }
 
-/// What lab::clip_gradients sends; or a single sum over all ranks, for a norm of one's own.
+/// What lab::clip_gradients sends; or a single sum over all ranks, for a norm computed by hand.
 bool clips(const Pipeline& pipeline, size_t stage, const std::vector<Operation>& operations) {
   const auto count = [&](OpKind kind) {
     return std::ranges::count_if(operations, [kind](const Operation& operation) {
@@ -59,14 +59,14 @@ void expect_clipping(const Pipeline& pipeline, size_t stage,
   if (clips(pipeline, stage, operations)) return;
   const bool barrier = std::ranges::count(operations, OpKind::kBarrier, &Operation::kind) > 0;
   stop(fmt::format(
-      "the numbers are right, but rank {} {}\nin a step with clipping, rank {} has besides forward "
-      "and backward: {}",
+      "the numbers are right, but rank {} {}\nin a step with clipping, rank {} has, apart from "
+      "forward and backward: {}",
       stage,
       operations.empty()
           ? "has no part in clipping: no rank alone knows the norm of the whole model's gradient; "
             "call lab::clip_gradients on every rank, in every step"
       : barrier ? "also calls barrier: none is needed, the messages of forward, backward and "
-                  "clipping make each rank wait for all that it needs"
+                  "clipping make each rank wait for everything it needs"
                 : "has other messages than forward, backward and clipping need: neither the loss "
                   "nor the weights travel",
       stage, in_words(operations)));

@@ -188,7 +188,7 @@ std::string foreign_collective(const Course& c) {
   return "";
 }
 
-/// The first pass or send that begins while `send` is under way; null if there is none.
+/// The first pass or send that begins while `send` is pending; null if there is none.
 const Operation* begun_during(const Operation& send, const std::vector<Operation>& all) {
   for (const Operation& other : all)
     if (other.kind != OpKind::kRecv && !is_split(other) && other.id > send.id &&
@@ -214,8 +214,8 @@ std::string wrong_waits(const Course& c) {
     if (next == nullptr) continue;
     return fmt::format(
         "rank {0}: {1} is not posted, but {2} begins before it is done. Only a posted send, {1}*, "
-        "may still be under way when the next action begins; as it is, a program that must "
-        "deadlock would come to its end here",
+        "may still be pending when the next action begins; otherwise a program that must deadlock "
+        "would finish here",
         c.rank(), to_string(action), to_string(*action_of(*next, c.rank())));
   }
   return "";
@@ -223,7 +223,7 @@ std::string wrong_waits(const Course& c) {
 
 namespace {
 
-/// A stage of a wave that stands still.
+/// A stage of a wave that hangs.
 class Standstill {
  public:
   explicit Standstill(const Course& course) : c_(course), begun_(course.actions.size(), false) {
@@ -259,12 +259,12 @@ class Standstill {
     return is_send(action->kind) ? fault_of_send(place) : fault_of_recv(place);
   }
 
-  /// "rank 1 stands at F0, action 2 of 7: it waits for <F0*"
+  /// "rank 1 is at F0, action 2 of 7: it waits for <F0*"
   std::string place() const {
     std::string text = fmt::format("rank {}", c_.rank());
-    text += next_ == begun_.size() ? (c_.returned ? " is done" : " has begun all of its actions")
-                                   : fmt::format(" stands at {}, action {} of {}", name(next_),
-                                                 next_ + 1, begun_.size());
+    text += next_ == begun_.size()
+                ? (c_.returned ? " is done" : " has begun all of its actions")
+                : fmt::format(" is at {}, action {} of {}", name(next_), next_ + 1, begun_.size());
     const std::optional<Action> action =
         waiting_ == nullptr ? std::nullopt : action_of(*waiting_, c_.rank());
     if (action) {
@@ -318,7 +318,7 @@ class Standstill {
 
   const Course& c_;
   std::vector<bool> begun_;             // by action
-  const Operation* waiting_ = nullptr;  // what the stage stands still for
+  const Operation* waiting_ = nullptr;  // what the stage waits for
   size_t next_ = 0;                     // the first action that has not begun
 };
 
@@ -332,7 +332,8 @@ std::string why_they_stand_still(const std::vector<Course>& courses, const std::
     if (fault.empty()) fault = stage.fault();
     places += "\n  " + stage.place();
   }
-  return fault + (fault.empty() ? "" : "\n") + diagnosis + "\nby the lists of actions:" + places;
+  return fault + (fault.empty() ? "" : "\n") + diagnosis +
+         "\naccording to the lists of actions:" + places;
 }
 
 }  // namespace lab05

@@ -1,4 +1,4 @@
-// Schedules that the verdict makes itself, and asking an implementation for others.
+// Makes schedules, and asks an implementation for others.
 #include "tests/labs/05_microbatches/plans.h"
 
 #include <fmt/format.h>
@@ -23,9 +23,8 @@ Schedule empty_schedule(const Size& size) {
   return {size.microbatches, std::vector<ActionList>(static_cast<size_t>(size.stages))};
 }
 
-/// A pipeline that does what is possible, one thing after the other. What has been done so far is
-/// the place of a microbatch on its way: forward on stage 0, on its way to stage 1, forward
-/// there...
+/// A pipeline that does whatever is possible, one thing after the other. Its state is how far each
+/// microbatch has come: forward on stage 0, sent to stage 1, forward there...
 class RandomWalk {
  public:
   RandomWalk(const Size& size, uint64_t seed)
@@ -211,7 +210,7 @@ Question about_plan(const std::string& function, const std::string& kind, const 
                     uint64_t seed) {
   const auto [p, m] = size;
   return {fmt::format("{} of {} with {} stage{} and {} microbatch{}", function,
-                      kind == "another order" ? "a plan in another order" : kind, p,
+                      kind == "another order" ? "a schedule in another order" : kind, p,
                       p == 1 ? "" : "s", m, m == 1 ? "" : "es"),
           size,
           kind == "GPipe"  ? gpipe_plan(size)
@@ -256,7 +255,7 @@ void expect_plan(const Question& question, const Schedule& answer, const std::st
     for (const Action& action : answer.stages[s])
       if (is_message(action.kind))
         stop(question, answer,
-             fmt::format("stage {} has the message {}: a plan has forwards and backwards only; "
+             fmt::format("stage {} has the message {}: a schedule has forwards and backwards only; "
                          "messages come in tasks 3 and 5",
                          s, to_string(action)));
   if (const auto fault = lab::validate(answer)) {

@@ -1,4 +1,4 @@
-// Schedules that the verdict makes itself, and those that an implementation returned.
+// Schedules that the verdict makes, and those that an implementation has returned.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,22 @@ struct Size {
   int microbatches = 1;
 };
 
-/// 1 to 8 stages and microbatches, in no order, and a few large ones. Those that teach most come
-/// first, and they come again at the end.
+/// 1 to 8 stages and microbatches, in no particular order, and a few large ones. The most
+/// instructive come first, and again at the end.
 std::vector<Size> all_sizes();
 
 lab::Schedule gpipe_plan(const Size& size);
 lab::Schedule one_f_one_b_plan(const Size& size);
-/// Passes in any order that is possible, backwards before later forwards and in any order.
+/// Passes in any possible order: backwards before later forwards, and in any order among
+/// themselves.
 lab::Schedule random_plan(const Size& size, uint64_t seed);
 
-/// Such a plan with blocking messages in an order in which both sides meet. Some are far from the
-/// pass that makes or reads them.
+/// Such a schedule with blocking messages, in an order in which both sides meet. Some messages are
+/// far from the pass that makes or reads them.
 lab::Schedule random_blocking_program(const Size& size, uint64_t seed);
-/// The same with some messages posted, and earlier than they need be.
+/// The same with some messages posted, and earlier than necessary.
 lab::Schedule random_program(const Size& size, uint64_t seed);
-/// The plan with its messages around every pass: recvs blocking, sends blocking or posted.
+/// The schedule with its messages around every pass: recvs blocking, sends blocking or posted.
 lab::Schedule around_passes(const lab::Schedule& plan, bool posted_sends);
 /// All messages posted, the recvs at the beginning.
 lab::Schedule with_early_recvs(lab::Schedule program);
@@ -62,8 +63,8 @@ void judge_schedules(const std::string& function, const std::vector<Question>& q
 /// Ends the test as failed. First line: the question's name and `what`; then the schedule.
 [[noreturn]] void stop(const Question& question, const lab::Schedule& answer,
                        const std::string& what);
-/// Unless it is a plan of the size that was asked for, which can be done to its end. `hint(fault)`
-/// is added to what lab::validate says.
+/// Unless it is a schedule of the requested size, without messages, that can be finished.
+/// `hint(fault)` is added to what lab::validate says.
 void expect_plan(const Question& question, const lab::Schedule& answer, const std::string& hint);
 void expect_size(const Question& question, const lab::Schedule& answer);
 

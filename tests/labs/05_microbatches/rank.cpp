@@ -36,7 +36,7 @@ class Refused : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What train_step was given; no schedule: none is under way. Simulated ranks are threads.
+/// What train_step was given; no schedule: no step is in progress. Simulated ranks are threads.
 struct StepUnderWay {
   const Schedule* schedule = nullptr;
   std::span<const TokenBatch> microbatches = {};

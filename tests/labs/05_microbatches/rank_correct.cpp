@@ -1,4 +1,4 @@
-// Correct functions in the place of the student's.
+// Correct functions that replace the student's.
 #include "tests/labs/05_microbatches/rank_correct.h"
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Correct functions of tasks 3, 4 and 5 in the place of the student's, for the tests of the tasks
-// that build on them.
+// Correct functions of tasks 3, 4 and 5 that replace the student's, for the tests of the tasks that
+// build on them.
 #pragma once
 
 #include "labs/05_microbatches/microbatches.h"

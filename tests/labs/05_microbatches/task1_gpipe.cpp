@@ -1,4 +1,4 @@
-// Task 1: GPipe as a plan, for every number of stages and microbatches.
+// Task 1: GPipe as a schedule, for every number of stages and microbatches.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Task 2: 1F1B as a plan, for every number of stages and microbatches.
+// Task 2: 1F1B as a schedule, for every number of stages and microbatches.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -13,7 +13,8 @@ namespace {
 using lab::ActionList;
 using lab::Schedule;
 
-constexpr const char* kNaive = "just before a pass what it reads, just after it what it has made";
+constexpr const char* kNaive =
+    "receive just before the pass that reads the data, send just after the pass that makes it";
 
 /// Where the naive order deadlocks, the answer has to.
 void expect_deadlock(const Question& question, const Schedule& answer, const Schedule& right) {

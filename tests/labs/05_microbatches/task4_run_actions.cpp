@@ -26,8 +26,8 @@ std::vector<Wave> posted_waves(int stages) {
   const Size size{stages, 5};
   const Schedule one_f_one_b = posted_one_f_one_b(size);
   const std::string under_way =
-      "right with blocking sends, wrong with posted ones: a tensor that is under way must stay as "
-      "it is until its send has been waited for";
+      "right with blocking sends, wrong with posted ones: a tensor must not change until its send "
+      "has been waited for";
   return {
       draw_wave("GPipe, blocking", blocking_gpipe(size), alike, 410),
       with_hint(draw_wave("GPipe, sends posted", around_passes(gpipe_plan(size), true), alike, 410),
@@ -35,9 +35,9 @@ std::vector<Wave> posted_waves(int stages) {
       with_hint(draw_wave("1F1B, sends posted", one_f_one_b, alike, 412), under_way),
       with_hint(draw_wave("1F1B, recvs posted at the beginning", with_early_recvs(one_f_one_b),
                           alike, 412),
-                "right while each recv comes just before its pass, wrong when all recvs are "
-                "posted at the beginning: every posted recv needs a tensor of its own, and "
-                "must be waited for where the pass that reads it begins")};
+                "right while each recv comes just before its pass, wrong when all recvs are posted "
+                "at the beginning: every posted recv needs its own tensor, and must be waited for "
+                "where the pass that reads it begins")};
 }
 
 /// The programs that teach, from simple to strange, with microbatches that differ in nothing: so

@@ -29,13 +29,13 @@ void expect_passes(const Question& question, const Schedule& answer) {
     const auto [got, wanted] = std::ranges::mismatch(passes, plan);
     if (got == passes.end() && wanted == plan.end()) continue;
     stop(question, answer,
-         fmt::format("the passes of stage {} are not those of the plan: {} where {} should be. "
+         fmt::format("the passes of stage {} are not those of the schedule: {} where {} should be. "
                      "Messages are added; passes stay, in their order",
                      s, got == passes.end() ? "nothing" : to_string(*got),
                      wanted == plan.end() ? "nothing" : to_string(*wanted)));
   }
   if (question.size.stages > 1 && !answer.has_messages())
-    stop(question, answer, "there is no message in it: this is the plan as it came");
+    stop(question, answer, "there is no message in it: this is the schedule as it was passed in");
 }
 
 bool any_posted(const Schedule& program) {
@@ -74,7 +74,7 @@ void expect_no_delay(const Question& question, const Schedule& answer) {
     const double planned = lab::makespan(lab::simulate(question.plan, costs));
     if (time > planned + kExact)
       stop(question, answer,
-           fmt::format("slower than the plan: {} units of time instead of {}, although its "
+           fmt::format("slower than the schedule: {} units of time instead of {}, although its "
                        "messages take none: some stage waits in a message that it could have "
                        "posted",
                        time, planned));
@@ -101,7 +101,7 @@ TEST(Task5, OneForwardOneBackwardAndGpipe) { expect_programs({"GPipe", "1F1B"}, 
 
 TEST(Task5, AnyPlan) { expect_programs({"another order"}, 500); }
 
-/// The same sizes with plans of several kinds in turn.
+/// The same sizes with schedules of several kinds in turn.
 TEST(Task5, OnePlanAfterTheOther) {
   std::vector<Question> questions;
   for (const Size& size : {Size{3, 4}, Size{2, 5}, Size{4, 3}, Size{5, 6}})
@@ -110,7 +110,7 @@ TEST(Task5, OnePlanAfterTheOther) {
   judge_schedules(kFunction, questions, expect_program, {"3"});
 }
 
-/// What it makes of a plan, run by a correct executor.
+/// What it makes of a schedule, run by a correct executor.
 TEST(Task5, OnANetworkThatBuffersNothing) {
   const std::vector<Question> questions = {about_plan(kFunction, "1F1B", {3, 6}),
                                            about_plan(kFunction, "another order", {3, 5}, 52)};

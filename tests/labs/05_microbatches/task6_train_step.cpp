@@ -45,7 +45,7 @@ struct StepCase {
     std::vector<Parcel> all;
     for (int stage = 0; stage < training.stages(); ++stage) {
       all.push_back(training.input(stage));
-      // Whoever counts targets everywhere may do so: only the last stage's number is used.
+      // Counting targets on every stage is allowed: only the last stage's number is used.
       fill_missing_tokens(all.back(), training.model.vocab_size);
       all.back().set_text("schedule", to_text(schedule));
       all.back().set("pipeline", pipeline);
@@ -64,8 +64,8 @@ std::vector<std::string> waves_of(const Parcel& stage, size_t step) {
   return waves;
 }
 
-/// Each wave takes the next m microbatches. (Whoever does not call run_actions is judged by what
-/// comes out.)
+/// Each wave takes the next m microbatches. (A solution that does not call run_actions is judged by
+/// what comes out.)
 void expect_waves(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
   const std::vector<std::string> got = waves_of(stage, step);
   std::vector<std::string> right;
@@ -83,7 +83,7 @@ void expect_waves(const StepCase& c, const Parcel& stage, size_t rank, size_t st
       all_the_first ? "every wave ran on the first wave's microbatches: the next wave takes the "
                       "next ones"
       : got.size() < right.size()
-          ? "a wave is missing: every wave is run on every rank, also one without targets"
+          ? "a wave is missing: every wave is run on every rank, even one without targets"
           : "each wave runs the schedule on the next microbatches, in their order",
       fmt::join(got, " | "), fmt::join(right, " | "), step + 1));
 }
@@ -129,9 +129,8 @@ void expect_no_other_collective(const StepCase& c, const Parcel& stage, size_t r
                       "waves have been added up\n{}",
                       rank, in_words(operations)));
     stop(
-        fmt::format("rank {} calls {}: only clip_gradients has a collective, one broadcast a "
-                    "step. Neither gradients, nor the number of targets, nor the loss are "
-                    "anything that another stage needs\n{}",
+        fmt::format("rank {} calls {}: only clip_gradients has a collective, one broadcast a step. "
+                    "No other stage needs the gradients, the number of targets or the loss\n{}",
                     rank, op_name(operation.kind), in_words(operations)));
   }
 }
@@ -139,7 +138,7 @@ void expect_no_other_collective(const StepCase& c, const Parcel& stage, size_t r
 /// Messages of a step, in their order, and what they are for.
 struct StepMessage {
   Message message;
-  bool broadcast = false;  // that of clipping, in the place of a message
+  bool broadcast = false;  // that of clipping, instead of a message
   std::string purpose = {};
 };
 
@@ -151,14 +150,15 @@ std::vector<StepMessage> messages_of_step(const StepCase& c, size_t rank, size_t
     for (const Message& message :
          messages_in(c.schedule.stages[rank], s, std::span(all).subspan(wave * c.m(), c.m()),
                      c.training.model.dim))
-      messages.push_back({message, false,
-                          fmt::format("wave {} of step {}: every wave is run on every rank, also "
-                                      "one without targets",
-                                      wave + 1, step + 1)});
+      messages.push_back(
+          {message, false,
+           fmt::format(
+               "wave {} of step {}: every wave is run on every rank, even one without targets",
+               wave + 1, step + 1)});
   if (!clips_over_stages(c)) return messages;
   const std::string clipping = fmt::format(
-      "clipping in step {}: every rank calls clip_gradients in every step, also one "
-      "without targets",
+      "clipping in step {}: every rank calls clip_gradients in every step, even one without "
+      "targets",
       step + 1);
   if (s > 0) messages.push_back({{true, s - 1, 0, sizeof(double)}, false, clipping});
   if (s + 1 < c.training.stages())
@@ -218,7 +218,7 @@ std::vector<lab::grading::Weighing> wave_weighings(const StepCase& c, const Step
   double rows = 0;
   for (const MicrobatchPart& b : all.microbatches) rows += b.sequences;
   const std::vector<lab::grading::Weighing> always = {
-      {"all tokens but one a row are counted as targets: the last stage need not have the first "
+      {"all tokens but one per row are counted as targets: the last stage need not have the first "
        "token of a row, and a row may be empty; TokenBatch::target_count() counts right",
        [=](const MicrobatchPart&) { return 1 / (total - rows); }}};
   if (waves < 2) return always;
@@ -268,7 +268,7 @@ void judge_numbers(const StepCase& c, const std::vector<Parcel>& stages) {
   judge_steps(c.training, stages,
               {.loss = StepContract::Loss::kMeanOnLastStage,
                .bits_of_one_process = c.standard,
-               .loss_in_parts = !c.one_wave_each(),  // each wave has a sum of its own
+               .loss_in_parts = !c.one_wave_each(),  // each wave has its own sum
                .how_to_clip = "call lab::clip_gradients(stage, max_gradient_norm, pipeline) after "
                               "the last wave and before the update",
                .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c, all); }});
@@ -403,14 +403,13 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
       const Parcel refusals = ranks[rank].part("refusals");
       const std::string how = refusals.text("refusal.0");
       const std::string why = fmt::format(
-          "rank {}: {} microbatches are no whole waves of the schedule's {}, at least one: "
+          "rank {}: {} microbatches are not whole waves of the schedule's {}, at least one: "
           "train_step must throw lab::Error (lab::require) before anything is done, on every rank",
           rank, counts[k], m);
       if (how != "lab::Error")
-        stop(fmt::format("{}; it {}", why,
-                         how == "another exception" ? "throws an exception that "
-                                                      "is no lab::Error"
-                                                    : how));
+        stop(fmt::format(
+            "{}; it {}", why,
+            how == "another exception" ? "throws an exception that is not a lab::Error" : how));
       if (ranks[rank].number("updates.0") > 0) stop(why + "; it has updated the weights first");
       const lab::grading::Numbers left = lab::grading::to_doubles(refusals.tensor("left.0"));
       if (std::ranges::any_of(left, [](double g) { return g != 0.25; }))

@@ -67,7 +67,7 @@ Numbers divided_on_the_way(const WaveRun& run, int first, int last, bool before)
   return values;
 }
 
-/// Which microbatch's tensor is taken in the place of microbatch k's.
+/// Which microbatch's tensor is taken instead of microbatch k's.
 enum class Pick { kOwn, kOldest, kNewest, kReversed, kNext, kPrevious };
 
 /// Stages that mix microbatches up: what forwards and backwards read of what was received, what is
@@ -294,8 +294,8 @@ std::vector<Hypothesis> hypotheses(const WaveRun& run) {
   for (const auto& [from, to, before] :
        {std::tuple(0, last, false), std::tuple(0, last, true), std::tuple(1, last - 1, false),
         std::tuple(1, last - 1, true), std::tuple(0, last - 1, true)})
-    all.push_back({what + "every stage divides what it hands on by the number of microbatches: the "
-                          "loss has done that for all of them",
+    all.push_back({what + "every stage divides what it passes on by the number of microbatches: "
+                          "the loss has done that for all of them",
                    divided_on_the_way(run, from, to, before)});
   if (are_alike(run.wave.microbatches()))
     for (const MixUp& mix_up : mix_ups())

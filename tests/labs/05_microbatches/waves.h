@@ -12,7 +12,7 @@
 
 namespace lab05 {
 
-/// In what microbatches of a wave differ, besides their tokens.
+/// How microbatches of a wave differ, apart from their tokens.
 enum class Microbatches { kAlike, kShapes, kNoTargets };
 
 struct Wave {

@@ -54,7 +54,7 @@ inline void remove_targets(lab::TokenBatch& batch) {
 }
 
 /// Ends the test as failed unless a rank has thrown lab::Error before it did anything. `what`: that
-/// it must; `done`: what it has done besides messages.
+/// it must; `done`: what it has done apart from messages.
 inline void expect_refusal(const std::string& what, const Parcel& result, std::string done) {
   if (const auto sent = operations_of(result.part("sent")); !sent.empty())
     done = fmt::format("called {}", lab::op_name(sent[0].kind));

@@ -88,9 +88,9 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
     add([=](const Part& b) { return b.replica == own && of_own > 0 ? 1 / of_own : 0.0; }, alone);
     add([=](const Part& b) { return b.replica == 0 ? 1 / total : 0.0; },
         "all ranks have those of pipeline 0: a broadcast copies, the gradients of all pipelines "
-        "are to be added up (all_reduce)");
+        "must be added up (all_reduce)");
     const std::string one_divisor =
-        "all targets of the step count the same, wherever they are; hand the result of "
+        "all targets of the step count the same, wherever they are; pass the result of "
         "total_targets to run_actions";
     add(of_pipeline,
         "every pipeline divides by its own targets, and the means are added up: " + one_divisor);
@@ -205,8 +205,8 @@ int64_t expect_in_pipeline(const Sent& s, const std::vector<Operation>& got) {
                    std::ranges::all_of(others, [](const Operation& o) { return o.bytes <= 8; });
   if (!others.empty() && !few)
     stop(fmt::format(
-        "{}: the numbers are right, but besides the messages of the schedule it takes {} in its "
-        "pipeline{}",
+        "{}: the numbers are right, but in addition to the messages of the schedule it takes {} in "
+        "its pipeline{}",
         s.who(), in_words(others),
         clips
             ? ": lab::clip_gradients, called once, takes 8 bytes to the next stage and a broadcast"
@@ -235,9 +235,9 @@ int64_t expect_among_replicas(const Sent& s, const std::vector<Operation>& got) 
                       s.who(), in_words({operation}), bytes));
     } else {
       stop(
-          fmt::format("{}: the numbers are right, but it takes {}: besides total_targets there "
-                      "is a single all_reduce, of stage.gradients(). Neither weights nor the "
-                      "state of the optimizer need a message",
+          fmt::format("{}: the numbers are right, but it takes {}: apart from total_targets there "
+                      "is a single all_reduce, of stage.gradients(). Neither weights nor the state "
+                      "of the optimizer need a message",
                       s.who(), in_words({operation})));
     }
   }

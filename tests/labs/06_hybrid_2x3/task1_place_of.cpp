@@ -36,7 +36,7 @@ std::vector<Mistake> mistakes(const Grid& g) {
       [=](int r) {
         return Place{r % pp, r / pp};
       });
-  add("the ranks are dealt out to the pipelines like cards: those of a pipeline follow each other, "
+  add("the ranks are dealt out to the pipelines in turn: those of a pipeline must be adjacent, "
       "rank 1 is stage 1 of pipeline 0",
       [=](int r) {
         return Place{r % dp, r / dp};
@@ -44,12 +44,12 @@ std::vector<Mistake> mistakes(const Grid& g) {
   add("both count from 0, not from 1", [=](int r) { return Place{r / pp + 1, r % pp + 1}; });
   add("pipelines count from 0, not from 1", [=](int r) { return Place{r / pp + 1, r % pp}; });
   add("stages count from 0, not from 1", [=](int r) { return Place{r / pp, r % pp + 1}; });
-  add("the stages of the second pipeline stand in reverse order: in every pipeline they follow the "
+  add("the stages of the second pipeline are in reverse order: in every pipeline they follow the "
       "ranks, the lowest is stage 0",
       [=](int r) {
         return Place{r / pp, r / pp % 2 == 1 ? pp - 1 - r % pp : r % pp};
       });
-  add("the stages stand in reverse order: the lowest rank of a pipeline is stage 0", [=](int r) {
+  add("the stages are in reverse order: the lowest rank of a pipeline is stage 0", [=](int r) {
     return Place{r / pp, pp - 1 - r % pp};
   });
   add("the stage is the rank of the world: in every pipeline stages count from 0, which rank is it "
@@ -65,8 +65,7 @@ std::vector<Mistake> mistakes(const Grid& g) {
         });
   };
   add_constant(3, "three");
-  add("divided by the number of pipelines: it is pp, the stages of a pipeline, that counts ranks "
-      "off",
+  add("divided by the number of pipelines: divide by pp, the number of stages of a pipeline",
       [=](int r) {
         return Place{r / dp, r % dp};
       });

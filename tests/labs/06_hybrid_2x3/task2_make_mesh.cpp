@@ -75,9 +75,9 @@ std::string guess(const Grid& g, size_t rank, Group group, const std::vector<Par
                                 : "the color of the replicas' group is the stage, and the key the "
                                   "number of the pipeline";
   if (got == Numbers(right.rbegin(), right.rend()))
-    return "the right ranks in reverse order: the key of split decides about the order";
+    return "the right ranks in reverse order: the key of split decides the order";
   if (std::ranges::is_permutation(got, right))
-    return "the right ranks in a wrong order: the key of split decides about it";
+    return "the right ranks in a wrong order: the key of split decides it";
   for (const Operation& operation : operations_of(ranks[rank].part("sent")))
     if (operation.kind == lab::OpKind::kSplit && operation.group != "world")
       return fmt::format("split off {}, and not off the world: only its ranks were asked",
@@ -86,8 +86,8 @@ std::string guess(const Grid& g, size_t rank, Group group, const std::vector<Par
   if (got == members(g, rank, row ? Group::kReplicas : Group::kPipeline))
     return (row ? "these are its replicas: " : "these are the stages of its pipeline: ") + color;
   if (got.size() == g.ranks())
-    return "that is the whole world: ranks of different groups give split different colors";
-  if (got.size() == 1) return "it is alone: ranks of the same group give split the same color";
+    return "that is the whole world: ranks of different groups pass different colors to split";
+  if (got.size() == 1) return "it is alone: ranks of the same group pass the same color to split";
   return wrong_members(g, got, right) + ": " + color;
 }
 
@@ -102,7 +102,7 @@ void expect_groups(const Grid& g, const std::vector<Parcel>& ranks) {
         place != Numbers{double(g.pipeline(rank)), double(g.stage(rank))})
       stop(
           fmt::format("rank {}: mesh.place is stage {} of pipeline {}, it should be stage {} of "
-                      "pipeline {}: what place_of says about world.rank()",
+                      "pipeline {}, as place_of says for world.rank()",
                       rank, place[1], place[0], g.stage(rank), g.pipeline(rank)));
   }
 }

@@ -1,4 +1,4 @@
-// Task 3: the shares of all stages of all pipelines, judged together.
+// Task 3: the shards of all stages of all pipelines, judged together.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ std::string different_stages(const Grid& g, const std::vector<Sequences>& all) {
         g.dp > 1 && g.stage(r) < g.dp && all[r] == all[g.rank(g.stage(r), g.stage(r))];
     return fmt::format(
         "the stages of pipeline {} read different sequences{}: the first stage needs the tokens, "
-        "and the last one their targets; all stages of a pipeline have the same share",
-        g.pipeline(r), by_stage ? ", a share for each stage" : "");
+        "and the last one their targets; all stages of a pipeline have the same shard",
+        g.pipeline(r), by_stage ? ", a shard for each stage" : "");
   }
   return "";
 }
@@ -42,7 +42,7 @@ void judge(const Epoch& e, const std::vector<Parcel>& ranks) {
     all.emplace_back(share.begin(), share.end());
     if (share != ranks[r].numbers("again"))
       stop(fmt::format(
-          "{}: called twice with the same arguments, shard returns two different shares: it must "
+          "{}: called twice with the same arguments, shard returns two different shards: it must "
           "depend on nothing but order, place and dp",
           e.grid.name(r)));
   }
@@ -55,8 +55,8 @@ void judge(const Epoch& e, const std::vector<Parcel>& ranks) {
   if (e.grid.pp > 1 && each > 0 &&
       std::ranges::all_of(all, [&](const Sequences& own) { return own.size() == each; }))
     wrong = fmt::format(
-        "every pipeline reads {} sequences, as if each rank had a share of its own: "
-        "{} pipelines share the epoch out\n{}",
+        "every pipeline reads {} sequences, as if each rank had a shard of its own: "
+        "{} pipelines divide the epoch\n{}",
         each, e.grid.dp, wrong);
   std::string text = "\norder:" + lab::grading::in_words(e.order);
   for (size_t r = 0; r < all.size(); ++r)
@@ -65,7 +65,7 @@ void judge(const Epoch& e, const std::vector<Parcel>& ranks) {
 }
 
 /// One epoch after the other in the same processes, of equally many ranks. Every rank asks for its
-/// own share.
+/// own shard.
 void expect_partitions(const std::vector<Epoch>& epochs) {
   std::vector<Call> calls;
   for (const Epoch& e : epochs) {

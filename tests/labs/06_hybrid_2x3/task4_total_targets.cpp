@@ -56,7 +56,7 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
       {{sum * c.stages()}, "those of all pipelines, once for every stage"},
       {{std::floor(sum / c.replicas)},
        "a mean over the pipelines: the step has the targets of all of them together"},
-      {{positions}, "padding is no target: TokenBatch::target_count knows"},
+      {{positions}, "padding is not a target: TokenBatch::target_count knows"},
       {{positions + rows}, "every token is counted: TokenBatch::target_count knows the targets"},
       {{rows}, "sequences are counted, not targets"},
       {{count}, "microbatches are counted, not targets"},
@@ -93,7 +93,7 @@ void judge(const TrainingCase& c, const std::vector<Parcel>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) expect_one_sum(g, rank, ranks[rank]);
 }
 
-/// Each step that training cases have, by itself; and one in which only pipeline d has no targets.
+/// Each step of the training cases, separately; and one in which only pipeline d has no targets.
 std::vector<TrainingCase> cases_of(const Grid& g, uint64_t seed) {
   std::vector<TrainingCase> cases;
   auto drawn = lab::grading::draw_cases({.replicas = g.dp, .stages = g.pp},
@@ -149,8 +149,7 @@ TEST(Task4, ManyTargetsAreCountedExactly) {
     if (const double got = rank.number("total"); got != most + 1)
       stop(fmt::format("{:.0f} targets instead of {:.0f}{}", got, most + 1,
                        got == most
-                           ? ": a float counts up to 16,777,216 only; lab::sum_over adds up "
-                             "doubles"
+                           ? ": a float counts only up to 16,777,216; lab::sum_over adds up doubles"
                            : ""));
 }
 

@@ -36,8 +36,8 @@ Expected expected_mean(const Case& c, size_t rank) {
                  "the part of this pipeline alone, divided by the number of pipelines: add "
                  "up the parts of all"},
                 {{c.parts.back()},
-                 "the part of the last pipeline alone: lab::from_last_stage "
-                 "copies, the parts of all pipelines are to be added up"},
+                 "the part of the last pipeline alone: lab::from_last_stage copies, the parts of "
+                 "all pipelines must be added up"},
                 {{sum * g.pp},
                  "times the number of stages: a sum that all stages of a pipeline have "
                  "counts once"},
@@ -46,7 +46,7 @@ Expected expected_mean(const Case& c, size_t rank) {
                  "already, add them up"},
                 {{sum * g.dp}, "times the number of pipelines: added up twice?"},
                 {{0.0},
-                 "0: only last stages have a part of the loss; the others hear of it in the "
+                 "0: only last stages have a part of the loss; the others get it within the "
                  "pipeline (lab::from_last_stage)"}};
             for (Mistake& mistake : mistakes) mistake.message = "the mean loss: " + mistake.message;
             return mistakes;

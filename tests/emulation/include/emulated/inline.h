@@ -2,5 +2,5 @@
 #pragma once
 
 /// Always inline: a function that is also compiled without checks, in another file, might otherwise
-/// be linked in the place of the checked one, and its accesses would go unseen.
+/// be linked instead of the checked one, and its accesses would go unseen.
 #define LAB_EMULATION_INLINE inline __attribute__((always_inline))

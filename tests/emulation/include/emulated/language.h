@@ -31,7 +31,7 @@ struct Coordinates {
 };
 extern Coordinates coordinates;
 
-/// The memory behind common/gpu/cuda/dynamic_shared.h: as many bytes as the launch asked for.
+/// The memory that common/gpu/cuda/dynamic_shared.h returns: as many bytes as the launch requested.
 void* dynamic_shared_memory();
 
 }  // namespace lab::emulation
