@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The handouts: no command of theirs writes into a folder that another one has filled, and the
-# relative links of all texts lead to files that are there.
+# relative links of all texts lead to files and sections that are there. Every task has its hints.
 #
 # Usage: handouts_test.sh [ROOT], the workbook's folder.
 set -euo pipefail
@@ -21,6 +21,12 @@ links() {
   # shellcheck disable=SC2016  # the backticks are those of Markdown
   sed -e '/^ *```/,/^ *```/d' -e 's/`[^`]*`//g' "$1" |
     { grep -o ']([^) ]*)' || true; } | sed 's/^](//;s/)$//'
+}
+
+# anchors FILE: what GitHub calls its headings.
+anchors() {
+  sed -n '/^ *```/,/^ *```/d; s/^##* *//p' "$1" | tr '[:upper:]' '[:lower:]' |
+    sed -e 's/`//g' -e 's/[^[:alnum:] _-]//g' -e 's/ /-/g'
 }
 
 problems=0
@@ -48,11 +54,28 @@ for file in ./*.md {labs,slides,docs,solutions}/*.md {labs,solutions}/*/*.md; do
   while read -r link; do
     if [[ $link =~ ^[a-z]+: || $link == '#'* ]]; then continue; fi
     checked=$((checked + 1))
-    [[ -e $(dirname -- "$file")/${link%%#*} ]] || problem "$file: $link leads nowhere"
+    target=$(dirname -- "$file")/${link%%#*}
+    [[ -e $target ]] || problem "$file: $link leads nowhere"
+    if [[ $target == *.md && $link == *#* ]]; then
+      anchors "$target" | grep -qxF -- "${link#*#}" || problem "$file: $link names no section"
+    fi
   done < <(links "$file")
+done
+
+hints=0
+for file in labs/*/points.json; do
+  number=${file#labs/}
+  number=${number%%_*}
+  while read -r task; do
+    for level in 1 2 3; do
+      hints=$((hints + 1))
+      ./workbook hint "$number" "$task" "$level" >/dev/null || problem "no hint for task $task of lab $number"
+    done
+  done < <(sed -n 's/.*"id": *"\([^"]*\)".*/\1/p' "$file")
 done
 
 ((problems == 0)) || fail "$problems problems, listed above"
 # What found nothing to look at has tested nothing.
-((folders > 50 && checked > 100)) || fail "only $folders folders of runs and $checked links found"
-echo "$folders folders of runs, $checked links"
+((folders > 50 && checked > 100 && hints > 90)) ||
+  fail "only $folders folders of runs, $checked links and $hints hints found"
+echo "$folders folders of runs, $checked links, $hints hints"
