@@ -37,7 +37,9 @@ common=$sources/common.h
 kernels=$(sed -n 's/^#include "\(.*[.]cu\)"$/\1/p' "$solution")  # of which $solution is the wrapper
 printf '%s\n' "// ${options[*]}" "$(grep -h '^#include' "${kernels:-$solution}")" >"$common.part"
 if cmp -s "$common.part" "$common"; then rm "$common.part"; else mv "$common.part" "$common"; fi
-if [[ ! $common.gch -nt $common ]]; then
+root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
+if [[ ! $common.gch -nt $common ]] ||
+  [[ -n $(find "$root/common" "$root/labs" "$root/tests/emulation" -name '*.h' -newer "$common.gch" -print -quit) ]]; then
   "$compiler" "${options[@]}" -x c++-header "$common" -o "$common.gch"
 fi
 

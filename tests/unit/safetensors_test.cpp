@@ -134,7 +134,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsAnError) {
     EXPECT_NE(error(), "") << "cut to " << length << " of " << whole.size() << " bytes";
   }
   write_raw(whole + '\0');
-  EXPECT_NE(error().find("has 1 bytes behind its last tensor"), std::string::npos);
+  EXPECT_NE(error().find("has 1 bytes after its last tensor"), std::string::npos);
 }
 
 TEST_F(SafetensorsTest, FlippedBitsNeverCrash) {
