@@ -19,7 +19,6 @@ float share_of_targets(int64_t targets, lab::ProcessGroup& world) {
 lab::Tensor flatten(std::span<const lab::Tensor> tensors) {
   int64_t size = 0;
   for (const lab::Tensor& tensor : tensors) size += tensor.numel();
-  if (size == 0) return lab::Tensor::empty({0});
   const lab::Tensor flat = lab::Tensor::empty({size}, tensors[0].device());
   int64_t next = 0;
   for (const lab::Tensor& tensor : tensors) {

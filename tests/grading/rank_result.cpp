@@ -95,6 +95,11 @@ void describe_end(const ChildProcess& child, const std::filesystem::path& file,
     if (outcome == kNotImplementedOutcome && is_todo(result.result.text(kMessageEntry))) {
       result.outcome = Outcome::kNotImplemented;
       result.message = result.result.text(kMessageEntry);
+    } else if (outcome == kBrokenOffOutcome && result.result.text(kMessageEntry).empty()) {
+      // Written between two calls (rank_main.cpp): the next one has not returned.
+      result.message =
+          fmt::format("rank {} ended with exit code {} in a later call: does the code call exit?",
+                      result.rank, code);
     } else if (outcome == kNotImplementedOutcome || outcome == kErrorOutcome ||
                outcome == kBrokenOffOutcome) {
       result.outcome = outcome == kBrokenOffOutcome ? Outcome::kBrokenOff : Outcome::kError;

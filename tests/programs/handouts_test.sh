@@ -25,6 +25,7 @@ links() {
 
 # anchors FILE: what GitHub calls its headings.
 anchors() {
+  # shellcheck disable=SC2016  # the backticks are those of Markdown
   sed -n '/^ *```/,/^ *```/d; s/^##* *//p' "$1" | tr '[:upper:]' '[:lower:]' |
     sed -e 's/`//g' -e 's/[^[:alnum:] _-]//g' -e 's/ /-/g'
 }

@@ -238,6 +238,7 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
                  case_of("five rows of three", {3, 3, 3, 3, 3}, 3, 3, 1, 10),
                  case_of("rows of one token", {1, 1}, 1, 5, 3, 11),
                  case_of("rows of two tokens", {2, 2, 1}, 2, 5, 3, 12),
+                 case_of("a single target", {2}, 2, 5, 0, 21),
                  case_of("the first row is the shortest", {2, 8, 6, 8}, 8, 7, 0, 13),
                  case_of("a vocabulary of one token", {4, 3}, 4, 1, 0, 14),
                  case_of("improbable targets", {8, 5, 7}, 8, 7, 2, 15, 300),
