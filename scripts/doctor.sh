@@ -123,7 +123,7 @@ report_gpu() {
 report_extras() {
   echo "For other commands (installed when first used)"
   local group
-  for group in check slides; do
+  for group in check slides book; do
     if [[ -z $(missing_packages "$group") ]]; then
       found "$group" "$(packages "$group" | xargs)"
     else
