@@ -6,7 +6,7 @@
 #   lab01_student, lab01_solution   the program of labs/01_single_gpu/main.cpp
 #   lab06_mine                      that of the student, with the student's earlier labs as well
 #   lab01_rehearsal                 the same program, which takes its implementation from LD_PRELOAD:
-#                                   the last test of a lab
+#                                   the last test of a lab whose tests have a program.cpp
 #   lab01_ranks                     the rank program of the lab's tests (rank*.cpp), which loads any
 #                                   implementation (tests/grading/implementation.h)
 #   lab01_verdict                   the tests: all other files of tests/labs/01_single_gpu. Starts
@@ -82,8 +82,11 @@ function(add_lab number name)
     if(arg_BUILDS_ON)
       lab_add_program(${lab} ${folder} mine CODE student BASE ${lab}_base_mine)
     endif()
-    lab_add_rehearsal(${lab})
-    set(rehearsal ${lab}_rehearsal)
+    # expect_program() runs programs that train. A lab may have another, and no test of it.
+    if(EXISTS ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/program.cpp)
+      lab_add_rehearsal(${lab})
+      set(rehearsal ${lab}_rehearsal)
+    endif()
   endif()
 
   # No test of a lab can run without these.
