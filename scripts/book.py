@@ -151,6 +151,10 @@ def build(out):
               body=resolve_links(page, pages, out),
               previous=link(before, page.up, ' rel="prev"') if before else "",
               next=link(after, page.up, ' rel="next"') if after else "")
+        for picture in re.findall(r'<img src="([^":]+)"', page.body):  # pages lie where their sources do
+            place = os.path.normpath(page.source.parent / picture)
+            (out / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / place, out / place)
     entries = [(f"{page.address}#{anchor}", page.title, title, text)
                for page in pages for _, anchor, title, text in page.sections]
     # A script, because a page that was opened as a file may not read other files.
