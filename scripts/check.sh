@@ -68,7 +68,8 @@ lint() {
   export -f tidy
   export commands
   # shellcheck disable=SC2016  # $0 is the file that xargs passes
-  xargs -r -d '\n' -n 1 -P "$(nproc)" bash -c 'tidy "$0"' <<<"$known" || fail "clang-tidy: see above"
+  printf '%s' "$known" | xargs -r -d '\n' -n 1 -P "$(nproc)" bash -c 'tidy "$0"' ||
+    fail "clang-tidy: see above"
   echo "lint: ${#scripts[@]} scripts and $(grep -c . <<<"$known" || true) C++ files are clean"
 }
 
