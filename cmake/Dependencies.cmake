@@ -31,7 +31,6 @@ lab_require(PKG_CONFIG_FOUND pkgconf)
 pkg_check_modules(xxhash QUIET IMPORTED_TARGET libxxhash)
 lab_require(xxhash_FOUND libxxhash-dev)
 
-
 # Without pkg-config: Ubuntu's file for sentencepiece requires protobuf, which its users do not
 # need.
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)
@@ -59,3 +58,9 @@ lab_require(GLOO_INCLUDE_DIR libgloo-dev)
 add_library(Gloo::gloo INTERFACE IMPORTED)
 target_include_directories(Gloo::gloo INTERFACE ${GLOO_INCLUDE_DIR})
 target_link_libraries(Gloo::gloo INTERFACE ${GLOO_LIBRARY})
+
+# Headers only; its CMake files differ between versions, too.
+find_path(UTF8CPP_INCLUDE_DIR utf8.h PATH_SUFFIXES utf8cpp)
+lab_require(UTF8CPP_INCLUDE_DIR libutfcpp-dev)
+add_library(utf8cpp::headers INTERFACE IMPORTED)
+target_include_directories(utf8cpp::headers INTERFACE ${UTF8CPP_INCLUDE_DIR})
