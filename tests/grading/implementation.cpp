@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/run/launch/scratch_folder.h"
+#include "tests/grading/scratch_folder.h"
 
 namespace lab::grading {
 namespace {

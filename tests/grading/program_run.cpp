@@ -14,8 +14,8 @@
 
 #include "common/error.h"
 #include "common/run/launch/child_process.h"
-#include "common/run/launch/scratch_folder.h"
 #include "tests/grading/quoted.h"
+#include "tests/grading/scratch_folder.h"
 #include "tests/grading/verdict.h"
 #include "tests/grading/verdict_session.h"
 

@@ -13,15 +13,14 @@
 #include <thread>
 
 #include "common/comm/diagnosis/diagnosis.h"
-#include "common/comm/diagnosis/flight_recorder.h"
 #include "common/comm/store/tcp_store.h"
 #include "common/error.h"
 #include "common/run/launch/child_process.h"
-#include "common/run/launch/local_ranks.h"
-#include "common/run/launch/scratch_folder.h"
 #include "common/run/rendezvous/rank_environment.h"
+#include "common/run/watch/judge.h"
 #include "tests/grading/rank_files.h"
 #include "tests/grading/rank_main.h"
+#include "tests/grading/scratch_folder.h"
 
 namespace lab::grading {
 namespace {
@@ -39,13 +38,17 @@ std::optional<int> debug_rank() {
 /// What the processes of one job share.
 struct Scene {
   explicit Scene(const RankJob& ranks) : job(ranks) {
-    if (job.network == Network::kGloo) server.emplace("127.0.0.1", uint16_t{0});
+    if (job.network != Network::kGloo) return;
+    server.emplace("127.0.0.1", uint16_t{0});
+    judge.emplace(server->store(), static_cast<int>(job.inputs.size()),
+                  [this](int rank) { return fate_of_child(*children[static_cast<size_t>(rank)]); });
   }
 
   const RankJob& job;
   ScratchFolder folder;
   std::optional<TcpStoreServer> server;
   std::vector<std::unique_ptr<ChildProcess>> children;
+  std::optional<Judge> judge;
 };
 
 int threads_per_rank(const RankJob& job) {
@@ -68,8 +71,7 @@ std::map<std::string, std::string> environment_of(const Scene& scene, int rank) 
   if (scene.server)
     environment.insert({{"MASTER_ADDR", "127.0.0.1"},
                         {"MASTER_PORT", std::to_string(scene.server->port())},
-                        {kStoreServedVariable, "1"},
-                        {kRecordsVariable, scene.folder.path()}});
+                        {kStoreServedVariable, "1"}});
   return environment;
 }
 
@@ -111,7 +113,6 @@ void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
   double deadline_s = job.deadline_s;
   double next_look_s = 0.3;  // most jobs are done by then
   Outcome reason = Outcome::kDeadline;
-  Judge judge;
   std::optional<Diagnosis> diagnosis;
   while (true) {
     std::vector<pollfd> waiting;
@@ -134,9 +135,9 @@ void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
       reason = Outcome::kEnded;
       deadline_s = now_s + job.grace_s;
     }
-    if (scene.server && !any_failed && !debugging && now_s > next_look_s) {
+    if (scene.judge && !any_failed && !debugging && now_s > next_look_s) {
       next_look_s = now_s + kBetweenLooks;
-      diagnosis = judge.look(look_at_ranks(scene.folder.path(), scene.children));
+      diagnosis = scene.judge->look();
     }
     if (diagnosis || (now_s > deadline_s && !debugging)) break;
     poll(waiting.data(), waiting.size(), kPollMilliseconds);
@@ -169,14 +170,13 @@ void tell_rank(Scene& scene, RankResult& result) {
   const fs::path file = rank_result_file(scene.folder.path(), result.rank);
   if (result.outcome == Outcome::kReturned) describe_end(child, file, result);
   if (result.result.empty()) keep_results(file, result);
-  if (result.outcome == Outcome::kReturned && scene.server)
-    set_traffic(result.result,
-                read_flight_record(flight_record_path(scene.folder.path(), result.rank)).snapshot);
+  if (result.outcome == Outcome::kReturned && scene.judge)
+    set_traffic(result.result, scene.judge->read()[static_cast<size_t>(result.rank)]);
 }
 
 /// Explains the ranks whose messages broke off: they waited for one that is gone.
-void explain_broken_off(const Scene& scene, std::vector<RankResult>& results) {
-  std::vector<RankSnapshot> ranks = look_at_ranks(scene.folder.path(), scene.children);
+void explain_broken_off(Scene& scene, std::vector<RankResult>& results) {
+  std::vector<RankSnapshot> ranks = scene.judge->read();
   for (const RankResult& result : results)
     if (result.outcome == Outcome::kBrokenOff) {  // it has ended as well, but of that
       ranks[static_cast<size_t>(result.rank)].fate = RankFate::kRunning;
@@ -230,7 +230,7 @@ std::vector<RankResult> run_ranks(const RankJob& job) {
     tell_simulation(scene, results);
   } else {
     for (RankResult& result : results) tell_rank(scene, result);
-    if (scene.server) explain_broken_off(scene, results);
+    if (scene.judge) explain_broken_off(scene, results);
   }
   return results;
 }

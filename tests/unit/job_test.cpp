@@ -16,7 +16,7 @@
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
 #include "common/run/rendezvous/rendezvous.h"
-#include "common/run/watch/beat_judge.h"
+#include "common/run/watch/judge.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/free_port.h"
 #include "tests/unit/held_process.h"
@@ -275,7 +275,7 @@ class JobInADebugger : public JobByHand {
     {
       const HeldProcess hold(ranks_[held]->pid());
       if (!hold.possible()) GTEST_SKIP() << "this system does not let a program be traced";
-      std::this_thread::sleep_for(BeatJudge::kSilence + std::chrono::seconds(4));
+      std::this_thread::sleep_for(Judge::kSilence + std::chrono::seconds(4));
     }
     std::this_thread::sleep_for(std::chrono::seconds(2));  // for a late judgement
     ranks_[held]->send_signal(SIGINT);

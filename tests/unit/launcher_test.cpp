@@ -184,6 +184,20 @@ TEST_F(Launcher, CtrlCDoesNotWaitForRanksThatCannotFinish) {
   place_.expect_nothing_left();
 }
 
+/// Ctrl-Z stops the launcher, and with it the store, but not the ranks.
+TEST_F(Launcher, RanksGoOnWhileItIsStopped) {
+  ProgramRun program = start("interrupted", 2);
+  for (const char* ready : {"[0] ready", "[1] ready"}) program.wait_for(ready);
+  program.send_signal(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(10));  // a call of the store gives up after 8 s
+  program.send_signal(SIGCONT);
+  program.send_signal(SIGINT);
+  EXPECT_EQ(program.wait(20), 130) << program.output();
+  EXPECT_EQ(count_of(program.output(), "saved"), 2) << program.output();
+  EXPECT_EQ(count_of(program.output(), "error"), 0) << program.output();
+  place_.expect_nothing_left();
+}
+
 TEST_F(Launcher, SecondCtrlCKills) {
   ProgramRun program = start("deaf", 2);
   for (const char* ready : {"[0] ready", "[1] ready"}) program.wait_for(ready);

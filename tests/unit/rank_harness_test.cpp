@@ -21,8 +21,8 @@
 
 #include "common/error.h"
 #include "common/run/launch/child_process.h"
-#include "common/run/launch/scratch_folder.h"
 #include "tests/grading/rank_main.h"
+#include "tests/grading/scratch_folder.h"
 #include "tests/unit/temp_folder.h"
 
 namespace lab::grading {

@@ -193,4 +193,36 @@ std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,
   return evidence.rank_stopped();
 }
 
+std::optional<Diagnosis> TwoLooks::look(std::vector<RankSnapshot> now, int64_t now_ns) {
+  constexpr int64_t between = std::chrono::nanoseconds(kBetween).count();
+  const bool first = before_.size() != now.size();
+  last_taken_ns_.resize(now.size());
+  renewals_.resize(now.size());
+  for (size_t r = 0; r < now.size(); ++r) {
+    if (!first && now[r].taken_ns != last_taken_ns_[r]) ++renewals_[r];
+    last_taken_ns_[r] = now[r].taken_ns;
+  }
+  if (!first && now_ns - before_ns_ < between) return {};
+
+  // Snapshots may take time to arrive: one that was new in the earlier look can be older than
+  // another rank's. The second one after it was certainly taken after all of that look's.
+  std::optional<Diagnosis> found;
+  bool complete = true;
+  if (!first) {
+    std::vector<RankSnapshot> before = before_;
+    for (size_t r = 0; r < now.size(); ++r) {
+      if (renewals_[r] >= 2) continue;
+      before[r].epoch = now[r].epoch + 1;  // as if it had recorded something
+      complete = complete && now[r].waiting() == nullptr;
+    }
+    found = diagnose(before, now);
+  }
+  if (first || complete || now_ns - before_ns_ >= 4 * between) {
+    before_ = std::move(now);
+    before_ns_ = now_ns;
+    std::ranges::fill(renewals_, 0);
+  }
+  return found;
+}
+
 }  // namespace lab

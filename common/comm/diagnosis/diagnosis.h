@@ -55,16 +55,14 @@ std::string describe(const OpRecord& op, const RankSnapshot& rank);
 std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,
                                   const std::vector<RankSnapshot>& now);
 
-/// Looks repeatedly: keeps an earlier look, and calls `diagnose` once half a second has passed.
-class Judge {
+/// Picks the two looks: keeps an earlier one, and calls `diagnose` once half a second has passed.
+class TwoLooks {
  public:
-  static constexpr std::chrono::milliseconds kBetweenLooks{500};
+  static constexpr std::chrono::milliseconds kBetween{500};
 
-  /// Call it every 50 to 250 ms with a new look. Its snapshots need not be taken at the same time,
-  /// but must be new: a rank whose `taken_ns` has not changed twice since the earlier look might
-  /// have gone on unnoticed, and is not blamed.
-  std::optional<Diagnosis> look(std::vector<RankSnapshot> now);
-  /// The same at a given time, in nanoseconds.
+  /// Call it every 50 to 250 ms with a new look, at `now_ns` (nanoseconds, never goes back). Its
+  /// snapshots need not be taken at the same time, but must be new: a rank whose `taken_ns` has not
+  /// changed twice since the earlier look might have gone on unnoticed, and is not blamed.
   std::optional<Diagnosis> look(std::vector<RankSnapshot> now, int64_t now_ns);
 
  private:

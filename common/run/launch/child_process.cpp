@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "common/error.h"
+#include "common/run/watch/judge.h"
 
 namespace lab {
 namespace {
@@ -153,6 +154,10 @@ void ChildProcess::reap() {
   read_output();
   if (output_ >= 0) close(output_);
   output_ = -1;
+}
+
+Fate fate_of_child(ChildProcess& child) {
+  return child.running() ? fate_of_process(child.pid()) : fate_of_ended(child.wait_status());
 }
 
 }  // namespace lab

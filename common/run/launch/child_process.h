@@ -9,6 +9,8 @@
 
 namespace lab {
 
+struct Fate;
+
 /// Runs a program in its own process group, so that whatever it starts can be ended with it. It is
 /// killed by `end`, by the destructor, and by the kernel if this process dies. Standard output and
 /// error are captured together (only the end of a long output), or go where the caller says.
@@ -62,5 +64,8 @@ class ChildProcess {
   int wait_status_ = 0;
   double cpu_seconds_ = 0;
 };
+
+/// What became of it: running, stopped, exited, killed (common/run/watch/judge.h).
+Fate fate_of_child(ChildProcess& child);
 
 }  // namespace lab

@@ -18,7 +18,6 @@
 #include "common/run/rendezvous/own_address.h"
 #include "common/run/rendezvous/process_state.h"
 #include "common/run/rendezvous/rendezvous.h"
-#include "common/run/watch/beat_judge.h"
 #include "common/run/watch/watchdog.h"
 
 namespace lab {
@@ -28,14 +27,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSilentWait{2000};
-// Time for rank 0 to judge: two seconds, or until it is clear that a host is gone.
-constexpr milliseconds kLastWords = BeatJudge::kSilence + milliseconds(3000);
 constexpr size_t kLongestShownValue = 120;
-
-std::filesystem::path record_path(const RankEnvironment& environment) {
-  if (environment.records.empty()) return {};
-  return flight_record_path(environment.records, environment.rank);
-}
 
 /// A client of rank 0's store; prints a line on stderr if rank 0 keeps it waiting.
 std::unique_ptr<Store> reach_store(const RankEnvironment& environment) {
@@ -81,7 +73,7 @@ struct Job::Impl {
     // If a peer is gone, this must be an error, not the silent end of this rank.
     if (environment.world_size > 1) std::signal(SIGPIPE, SIG_IGN);
     open_store();
-    recorder = std::make_unique<FlightRecorder>(environment.rank, record_path(environment));
+    recorder = std::make_unique<FlightRecorder>(environment.rank);
     if (environment.world_size == 1) {
       world.emplace(nullptr, *recorder, 0, 1, environment.timeout);
       return;
@@ -94,8 +86,7 @@ struct Job::Impl {
       if (environment.rank == 0) wait_until_refusal_is_known(*store, environment);
       throw;
     }
-    if (environment.records.empty())
-      watchdog = std::make_unique<Watchdog>(*store, *recorder, environment, ranks);
+    watchdog = std::make_unique<Watchdog>(*store, *recorder, environment, ranks);
     try {
       connect(deadline);
     } catch (...) {
@@ -155,7 +146,7 @@ struct Job::Impl {
     try {
       store->set(job_keys::failed(environment.rank),
                  std::to_string(store->add(job_keys::kFailures, 1)));
-      if (watchdog && !all_know) judged = watchdog->last_words(kLastWords);
+      if (!all_know) judged = watchdog->last_words();
       store->set(job_keys::left(environment.rank), "1");
       wait_for_others(kSilentWait);
     } catch (const std::exception& error) {  // the store is gone: no rank is left to tell
@@ -163,9 +154,9 @@ struct Job::Impl {
     }
   }
 
-  /// Rank 0 serves the store and judges the job, so it leaves last.
+  /// Unless a launcher does, rank 0 serves the store and judges the job, so it leaves last.
   void wait_for_others(milliseconds patience) {
-    if (environment.rank != 0 || (!server && !watchdog)) return;
+    if (environment.rank != 0 || environment.store_is_served) return;
     const auto begin = Clock::now();
     bool told = false;
     for (auto waited = remaining(); !waited.empty(); waited = remaining()) {

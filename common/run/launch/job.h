@@ -13,9 +13,9 @@ namespace lab {
 
 /// Joins a job: connects to the store (which rank 0 serves unless the launcher does), registers
 /// there, waits until all ranks have arrived (after two seconds, a line on stderr says which ones
-/// are missing), and connects the world group over Gloo. If nobody else watches the flight records,
-/// a watchdog thread does: it publishes what this rank waits for, and if the job can never go on,
-/// prints why and ends the process with kDiagnosedExit. A job of one rank opens no port.
+/// are missing), and connects the world group over Gloo. A thread publishes what this rank waits
+/// for (Watchdog), so that a job that can never go on ends and says why. A job of one rank opens no
+/// port.
 ///
 /// From then on, this process writes standard output line by line and ignores SIGPIPE.
 class Job {

@@ -1,4 +1,4 @@
-// One loop: handles output, signals and ended ranks, and looks at the flight records.
+// One loop: handles output, signals and ended ranks.
 #include "common/run/launch/launcher.h"
 
 #include <fmt/format.h>
@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "common/comm/diagnosis/describe.h"
-#include "common/run/launch/oversight.h"
 #include "common/run/launch/prefix_output.h"
 #include "common/run/launch/signal_queue.h"
+#include "common/run/launch/supervisor.h"
 
 namespace lab {
 namespace {
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kPollMilliseconds = 20;
-constexpr milliseconds kBetweenLooks{200};
+constexpr milliseconds kBetweenLooks{100};
 constexpr milliseconds kAfterTerm{2000};   // from SIGTERM to SIGKILL
 constexpr milliseconds kSilentWait{2000};  // for ranks that are writing a checkpoint
 constexpr std::chrono::minutes kUnattended{
@@ -39,9 +39,7 @@ class Launch {
   Launch(const LaunchOptions& options, int argc, const char* const* argv)
       : world_size_(options.ranks),
         local_size_(options.ranks / std::max(1, options.nnodes)),
-        oversight_(has_several_hosts(options)
-                       ? oversee_one_of_several_hosts(options)
-                       : oversee_one_host(static_cast<size_t>(options.ranks))) {
+        supervisor_(options, ranks_) {
     ranks_.first = local_size_ * std::max(0, options.node_rank);
     std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe")};
     command.insert(command.end(), argv + std::min(argc, 1), argv + argc);
@@ -77,7 +75,7 @@ class Launch {
   }
 
   std::map<std::string, std::string> environment_of(int local_rank) const {
-    auto environment = oversight_->environment();
+    auto environment = supervisor_.environment();
     environment.insert({{"RANK", std::to_string(ranks_.first + local_rank)},
                         {"WORLD_SIZE", std::to_string(world_size_)},
                         {"LOCAL_RANK", std::to_string(local_rank)},
@@ -160,7 +158,7 @@ class Launch {
   void look() {
     if (ending_ || Clock::now() < next_look_) return;
     next_look_ = Clock::now() + kBetweenLooks;
-    if (oversight_->is_over(ranks_)) end_all();
+    if (supervisor_.is_over()) end_all();
   }
 
   void end_all() {
@@ -196,20 +194,20 @@ class Launch {
   }
 
   int report() {
-    if (interrupted_ == 0) return oversight_->report(ranks_);
+    if (interrupted_ == 0) return supervisor_.report();
     // If the signal has killed ranks, the errors of the others are a consequence.
     const bool tore = std::ranges::any_of(ranks_.children, [&](const auto& child) {
       return WIFSIGNALED(child->wait_status()) && WTERMSIG(child->wait_status()) == interrupted_;
     });
-    if (!tore && (!ranks_.failed.empty() || ranks_.ended_others)) oversight_->report(ranks_);
+    if (!tore && (!ranks_.failed.empty() || ranks_.ended_others)) supervisor_.report();
     return 128 + (broken_output_ ? SIGPIPE : interrupted_);
   }
 
   SignalQueue signals_;  // before any thread
   int world_size_;
   int local_size_;
-  std::unique_ptr<Oversight> oversight_;
   StartedRanks ranks_;
+  Supervisor supervisor_;
   std::vector<std::shared_ptr<PrefixOutput>> outputs_;
 
   Clock::time_point next_look_ = Clock::now() + kBetweenLooks;
@@ -221,10 +219,6 @@ class Launch {
 };
 
 }  // namespace
-
-int exit_code_of(int wait_status) {
-  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-}
 
 int launch_ranks(const LaunchOptions& options, int argc, const char* const* argv) {
   std::fflush(nullptr);  // this process's own output comes first

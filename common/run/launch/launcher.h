@@ -15,8 +15,8 @@ namespace lab {
 /// that of the failed rank (128 + signal for a signal).
 ///
 /// On one of several hosts (`options.nnodes`), it starts only that host's ranks: of n ranks on N
-/// hosts, those of host K begin with rank K·n/N. Rank 0 serves the store at the master's address,
-/// and the ranks' watchdogs judge the job. A rank that fails on one host ends all hosts.
+/// hosts, those of host K begin with rank K·n/N. Rank 0 serves the store at the master's address
+/// and judges the job (Watchdog). A rank that fails on one host ends all hosts.
 int launch_ranks(const LaunchOptions& options, int argc, const char* const* argv);
 
 }  // namespace lab

@@ -40,7 +40,8 @@ inline std::string failed(int rank) { return fmt::format("job/failed/{}", rank);
 inline std::string ended(int rank) { return fmt::format("job/ended/{}", rank); }
 
 // Watchdogs.
-inline std::string beat(int rank) { return fmt::format("job/beat/{}", rank); }
+/// What the rank was doing a moment ago: a RankSnapshot.
+inline std::string snapshot(int rank) { return fmt::format("job/snapshot/{}", rank); }
 inline constexpr const char* kVerdict =
     "job/verdict";  // rank 0: whose own error it is, or -1; a headline
 inline constexpr const char* kVerdictSeen = "job/verdict/seen";  // counter

@@ -37,4 +37,8 @@ std::string own_address_towards(const std::string& peer) {
   return text.data();
 }
 
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
 }  // namespace lab

@@ -9,4 +9,7 @@ namespace lab {
 /// would leave; sends nothing. Throws Error if the name is unknown or there is no route.
 std::string own_address_towards(const std::string& peer);
 
+/// Whether only this machine reaches itself there: "localhost", "127.0.0.1", "::1".
+bool is_loopback(const std::string& address);
+
 }  // namespace lab

@@ -7,6 +7,7 @@
 
 #include "common/comm/diagnosis/flight_recorder.h"
 #include "common/run/rendezvous/launcher_variables.h"
+#include "common/run/rendezvous/own_address.h"
 #include "common/usage_error.h"
 
 namespace lab {
@@ -93,9 +94,8 @@ std::optional<LauncherClaim> claim_of_environment(const GetVariable& variable) {
   const auto own = claim_of_rank_variables(variable);
   auto outer = claim_of_mpirun(variable);
   if (!outer) outer = claim_of_srun(variable);
-  const bool started_within = variable("TORCHELASTIC_RUN_ID") != nullptr ||
-                              variable(kStoreServedVariable) != nullptr ||
-                              variable(kRecordsVariable) != nullptr;
+  const bool started_within =
+      variable("TORCHELASTIC_RUN_ID") != nullptr || variable(kStoreServedVariable) != nullptr;
   if (own) {
     if (outer && outer->world_size > 1 && !started_within) check_same_place(*own, *outer);
     return own;
@@ -180,10 +180,6 @@ uint16_t master_port(const LaunchOptions& options, const LauncherClaim& claim,
   return derived_port(claim.job);
 }
 
-bool is_loopback(const std::string& address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
-}
-
 }  // namespace
 
 RankEnvironment read_rank_environment(const LaunchOptions& options, const GetVariable& variable) {
@@ -204,7 +200,6 @@ RankEnvironment read_rank_environment(const LaunchOptions& options, const GetVar
   result.world_size = claim->world_size;
   result.local_rank = claim->local_rank;
   result.source = claim->source;
-  result.records = text_variable(variable, kRecordsVariable);
   result.store_is_served = text_variable(variable, kStoreServedVariable) == "1";
   result.store_folder = options.store;
   result.bind_addr = options.interface_addr;

@@ -45,8 +45,8 @@ struct RankEnvironment {
   std::string store_folder;  // if not empty: a file store in place of address and port
   std::string
       bind_addr;  // this rank listens there for messages; "": the address towards master_addr
-  bool store_is_served = false;  // by the launcher or test harness: rank 0 need not serve it
-  std::string records;  // folder for flight records, watched by whatever started this rank; or ""
+  /// By the launcher or test harness, which then also judges the job; else rank 0 does both.
+  bool store_is_served = false;
   std::chrono::milliseconds timeout{600'000};
   std::string
       source;  // where this comes from: "command line", "RANK and WORLD_SIZE", "mpirun", "srun"
@@ -86,8 +86,7 @@ inline constexpr uint16_t kDefaultMasterPort = 29500;
 inline constexpr uint16_t kFirstDerivedPort = 20000;
 inline constexpr uint16_t kDerivedPorts = 9000;
 
-/// Names of the variables of this workbook's own launcher and harness.
+/// The variable of this workbook's own launcher and harness: "1" if they serve the store.
 inline constexpr const char* kStoreServedVariable = "LAB_STORE_SERVED";
-inline constexpr const char* kRecordsVariable = "LAB_RECORDS";
 
 }  // namespace lab

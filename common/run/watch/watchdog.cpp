@@ -1,18 +1,20 @@
-// Publishes beats, reads verdicts.
+// Publishes snapshots, reads the verdict.
 #include "common/run/watch/watchdog.h"
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
-#include "common/run/watch/beat_judge.h"
+#include "common/run/watch/judge.h"
 
 namespace lab {
 namespace {
@@ -20,9 +22,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kJudgeEvery{100};
 constexpr milliseconds kFarewell{2000};  // for the others to read the verdict
 constexpr milliseconds kAnswer{4000};
+// For rank 0 to judge: two seconds, or until it is clear that a host is gone.
+constexpr milliseconds kLastWords = Judge::kSilence + milliseconds(3000);
 constexpr milliseconds kOwnWords{300};  // for the main thread to notice a loss on its own
 
 [[noreturn]] void end_process() {
@@ -37,10 +40,9 @@ struct Watchdog::Impl {
   Store& store;
   const FlightRecorder& recorder;
   int rank;
+  bool launcher_judges;
   std::vector<RankIdentity> ranks;
-  std::optional<BeatJudge> judge;
-  uint64_t beats = 0;
-  Clock::time_point next_beat = Clock::now();
+  std::optional<Judge> judge;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -50,10 +52,26 @@ struct Watchdog::Impl {
   bool judged = false;
   std::thread thread;
 
-  Impl(Store& the_store, const FlightRecorder& own, int own_rank, std::vector<RankIdentity> all)
-      : store(the_store), recorder(own), rank(own_rank), ranks(std::move(all)) {
-    if (rank == 0) judge.emplace(store, recorder, rank, ranks);
+  Impl(Store& the_store, const FlightRecorder& own, const RankEnvironment& environment,
+       std::vector<RankIdentity> all)
+      : store(the_store),
+        recorder(own),
+        rank(environment.rank),
+        launcher_judges(environment.store_is_served),
+        ranks(std::move(all)) {
+    if (rank == 0 && !launcher_judges)
+      judge.emplace(store, environment.world_size, [this](int other) { return fate_of(other); });
     thread = std::thread([this] { run(); });
+  }
+
+  std::optional<Fate> fate_of(int other) const {
+    if (other == rank) return Fate{};
+    if (!is_near(other)) return std::nullopt;
+    return fate_of_process(ranks[static_cast<size_t>(other)].pid);
+  }
+
+  bool is_near(int other) const {
+    return ranks[static_cast<size_t>(other)].space == ranks[static_cast<size_t>(rank)].space;
   }
 
   /// False once the watchdog is no longer needed.
@@ -63,33 +81,28 @@ struct Watchdog::Impl {
   }
 
   void run() {
-    const milliseconds tick = judge ? kJudgeEvery : BeatJudge::kBeat;
     try {
       do attempt_step();
-      while (!judged_already() && pause(tick));
+      while (!judged_already() && pause(Judge::kBeat));
       publish();
     } catch (const std::exception& error) {
-      if (!judged_already()) store_is_lost(error.what());
+      if (!launcher_judges && !judged_already()) store_is_lost(error.what());
     }
   }
 
-  /// A debugger that holds rank 0 also holds its store. Between two of its steps there is time for
-  /// a beat.
+  /// Whatever holds the store's process, a debugger or Ctrl-Z, holds the store. It may go on later;
+  /// if a launcher has ended instead, so has this process.
   void attempt_step() {
-    const bool traced = is_first_rank_traced();
+    const bool held = launcher_judges || is_first_rank_traced();
     try {
       step();
     } catch (const Error&) {
-      if (!traced && !is_first_rank_traced()) throw;
+      if (!held && !is_first_rank_traced()) throw;
     }
   }
 
-  bool is_first_rank_near() const {
-    return rank != 0 && ranks[0].space == ranks[static_cast<size_t>(rank)].space;
-  }
-
   bool is_first_rank_traced() const {
-    return is_first_rank_near() && process_state(ranks[0].pid) == ProcessState::kTraced;
+    return rank != 0 && is_near(0) && process_state(ranks[0].pid) == ProcessState::kTraced;
   }
 
   bool judged_already() {
@@ -98,20 +111,20 @@ struct Watchdog::Impl {
   }
 
   void step() {
-    if (Clock::now() >= next_beat) {
-      next_beat = Clock::now() + BeatJudge::kBeat;
-      check_first_rank();
-      check_store();
-      publish();
-    }
+    if (launcher_judges) return publish();
+    check_first_rank();
+    check_store();
+    publish();
     if (judge) {
-      if (const auto diagnosis = judge->look()) pronounce(*diagnosis);
+      auto diagnosis = judge->look();
+      if (!diagnosis) diagnosis = judge->rank_with_error();
+      if (diagnosis) pronounce(*diagnosis);
     } else if (const auto verdict = store.try_get(job_keys::kVerdict)) {
       obey(*verdict);
     }
   }
 
-  void publish() { store.set(job_keys::beat(rank), encode_beat(++beats, recorder.snapshot())); }
+  void publish() { store.set(job_keys::snapshot(rank), encode_snapshot(recorder.snapshot())); }
 
   /// From another host, all that shows of a pulled cable is that no answer arrives.
   void check_store() {
@@ -125,10 +138,10 @@ struct Watchdog::Impl {
 
   /// A store in a folder remains when rank 0 ends; one whose server is stopped does not answer.
   void check_first_rank() {
-    if (!is_first_rank_near()) return;
+    if (rank == 0 || !is_near(0)) return;
     const ProcessState state = process_state(ranks[0].pid);
     require(state != ProcessState::kGone, "its process {} has ended", ranks[0].pid);
-    if (state == ProcessState::kStopped && pause(Judge::kBetweenLooks))
+    if (state == ProcessState::kStopped && pause(TwoLooks::kBetween))
       require(process_state(ranks[0].pid) != ProcessState::kStopped, "its process {} is stopped",
               ranks[0].pid);
   }
@@ -138,7 +151,10 @@ struct Watchdog::Impl {
     store.set(job_keys::kVerdict,
               fmt::format("{} {}", is_own_error ? diagnosis.ranks[0] : -1, diagnosis.headline));
     decide(is_own_error && diagnosis.ranks[0] == rank);
-    const int listeners = judge->listeners();
+    const auto& all = judge->read();
+    const auto listeners = std::ranges::count_if(all, [&](const RankSnapshot& other) {
+      return other.rank != rank && other.fate == RankFate::kRunning && !other.left;
+    });
     if (!is_own_error || diagnosis.ranks[0] != rank)
       fmt::print(stderr, "error: {}\n", trimmed(diagnosis.text()));
     const auto deadline = Clock::now() + kFarewell;
@@ -201,7 +217,7 @@ struct Watchdog::Impl {
 
 Watchdog::Watchdog(Store& store, const FlightRecorder& recorder, const RankEnvironment& environment,
                    std::vector<RankIdentity> ranks)
-    : impl_(std::make_unique<Impl>(store, recorder, environment.rank, std::move(ranks))) {}
+    : impl_(std::make_unique<Impl>(store, recorder, environment, std::move(ranks))) {}
 
 Watchdog::~Watchdog() {
   {
@@ -212,12 +228,13 @@ Watchdog::~Watchdog() {
   impl_->thread.join();
 }
 
-bool Watchdog::last_words(milliseconds patience) {
+bool Watchdog::last_words() {
+  if (impl_->launcher_judges) return false;
   std::unique_lock lock(impl_->mutex);
   if (impl_->ending) impl_->changed.wait(lock, [] { return false; });
   impl_->failing = true;
   impl_->changed.notify_all();
-  return impl_->changed.wait_for(lock, patience, [this] { return impl_->judged; });
+  return impl_->changed.wait_for(lock, kLastWords, [this] { return impl_->judged; });
 }
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// Watchdog: a thread that watches the job from within a rank, if no launcher does.
+// Watchdog: a thread of every rank that publishes what the rank does, and ends it with its job.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,12 @@
 
 namespace lab {
 
-/// Publishes what this rank does; in rank 0 it also judges what all ranks do (BeatJudge). When the
-/// job can never go on, rank 0 prints the diagnosis, every other rank one line, and each watchdog
-/// ends its process with kDiagnosedExit: the main thread is blocked in a transport and cannot be
-/// interrupted. The same happens if rank 0, which serves the store, is gone.
+/// Publishes this rank's snapshot every Judge::kBeat. If a launcher serves the store, that is all:
+/// the launcher judges the job and ends its ranks.
+///
+/// Otherwise rank 0's watchdog judges. When the job can never go on, it prints the diagnosis, every
+/// other rank prints one line, and each watchdog ends its process with kDiagnosedExit: the main
+/// thread is blocked in a transport and cannot be interrupted. The same happens if rank 0 is gone.
 class Watchdog {
  public:
   /// `store` and `recorder` must outlive it.
@@ -29,8 +31,8 @@ class Watchdog {
   /// Call it when an exception ends this rank, while its groups still exist: from then on the
   /// watchdog does not end the process, so the exception's message will be printed. Returns true
   /// when the job has been judged (rank 0 and its store may be gone from then on), or false after
-  /// `patience`.
-  bool last_words(std::chrono::milliseconds patience);
+  /// the time in which a judgement is to be expected; at once if a launcher judges.
+  bool last_words();
 
  private:
   struct Impl;

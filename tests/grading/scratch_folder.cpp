@@ -1,5 +1,5 @@
 // A locked temporary folder; unlocked ones are leftovers.
-#include "common/run/launch/scratch_folder.h"
+#include "tests/grading/scratch_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
