@@ -1,22 +1,14 @@
-// FlightRecorder: what it records, which processes can read it, and what it survives.
+// FlightRecorder: what it records, and what it forgets.
 #include "common/comm/diagnosis/flight_recorder.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "common/comm/diagnosis/flight_record_layout.h"
 #include "common/error.h"
-#include "common/io/files.h"
-#include "tests/unit/file_size_limit.h"
-#include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
@@ -34,7 +26,7 @@ void whole(FlightRecorder& recorder, const OpRecord& op) {
 
 TEST(FlightRecorder, TakesAnOperationFromPostingToTheEnd) {
   int64_t now = 100;
-  FlightRecorder recorder(1, {}, [&] { return now; });
+  FlightRecorder recorder(1, [&] { return now; });
   recorder.add_group(0, 0b11, "world");
   const uint64_t id = recorder.posted(message(OpKind::kRecv, 0, 7, 0, 64));
   EXPECT_EQ(id, 1u);
@@ -157,10 +149,10 @@ TEST(FlightRecorder, SaysWhatIsWrongWhenOperationsPileUp) {
 
 TEST(FlightRecorder, TheOldestLeaveTheHistory) {
   FlightRecorder recorder(0);
-  const uint64_t count = FlightRecordLayout::kHistory + 100;
+  const uint64_t count = FlightRecorder::kHistory + 100;
   for (uint64_t i = 0; i < count; ++i) whole(recorder, message(OpKind::kSend, 1, 0, i));
   const std::vector<OpRecord> history = recorder.history();
-  ASSERT_EQ(history.size(), FlightRecordLayout::kHistory);
+  ASSERT_EQ(history.size(), FlightRecorder::kHistory);
   for (size_t i = 0; i < history.size(); ++i) ASSERT_EQ(history[i].sequence, 100 + i);
   EXPECT_EQ(recorder.snapshot().traffic[0].operations, count);
 }
@@ -183,7 +175,7 @@ TEST(FlightRecorder, RecentKeepsTheNewestOfEachStream) {
 
 TEST(FlightRecorder, RecentForgetsTheStreamThatRestedLongest) {
   int64_t now = 0;
-  FlightRecorder recorder(0, {}, [&] { return ++now; });
+  FlightRecorder recorder(0, [&] { return ++now; });
   const int streams = static_cast<int>(kMaxRecent);
   for (int tag = 0; tag < streams; ++tag) whole(recorder, message(OpKind::kSend, 1, tag, 0));
   whole(recorder, message(OpKind::kSend, 1, 0, 1));
@@ -194,23 +186,6 @@ TEST(FlightRecorder, RecentForgetsTheStreamThatRestedLongest) {
   EXPECT_EQ(recent[1].tag, 0);
   EXPECT_EQ(recent[1].sequence, 1u);
   for (const OpRecord& op : recent) EXPECT_NE(op.tag, 1);
-}
-
-TEST(FlightRecorder, TheFileTellsWhatTheRecorderTells) {
-  const TempFolder folder;
-  const auto path = flight_record_path(folder.path(), 5);
-  FlightRecorder recorder(5, path);
-  recorder.add_group(0, 0b100001, "world");
-  whole(recorder, message(OpKind::kSend, 0, 1, 0));
-  recorder.waiting(recorder.posted({.kind = OpKind::kBarrier, .sequence = 1}));
-  const FlightRecord record = read_flight_record(path);
-  EXPECT_GT(record.snapshot.taken_ns, 0);
-  RankSnapshot own = recorder.snapshot();
-  own.taken_ns = record.snapshot.taken_ns;
-  EXPECT_EQ(encode_snapshot(record.snapshot), encode_snapshot(own));
-  ASSERT_EQ(record.history.size(), 1u);
-  EXPECT_EQ(record.history[0].kind, OpKind::kSend);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
 TEST(FlightRecorder, SeveralThreadsWriteAndReadAtOnce) {
@@ -231,126 +206,9 @@ TEST(FlightRecorder, SeveralThreadsWriteAndReadAtOnce) {
   EXPECT_TRUE(recorder.snapshot().pending.empty());
 }
 
-/// Another process that writes until it is killed.
-class BusyWriter {
- public:
-  explicit BusyWriter(const std::filesystem::path& path) : pid_(fork()) {
-    if (pid_ == 0) write_for_ever(path);
-  }
-  ~BusyWriter() { end(); }
-  BusyWriter(const BusyWriter&) = delete;
-  BusyWriter& operator=(const BusyWriter&) = delete;
-
-  void end() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-
- private:
-  [[noreturn]] static void write_for_ever(const std::filesystem::path& path) {
-    FlightRecorder recorder(0, path);
-    recorder.add_group(0, 0b11, "world");
-    for (uint64_t i = 0;; ++i) {
-      whole(recorder, message(OpKind::kSend, 1, 0, i));
-      for (int k = 0; k < 10; ++k) (void)getppid();  // about as long as a small message takes
-    }
-  }
-  pid_t pid_;
-};
-
-/// The epoch is 1 for the group, and 1 for every entry of every message.
-void expect_consistent(const RankSnapshot& snapshot) {
-  ASSERT_LE(snapshot.pending.size(), 1u);
-  const uint64_t posted = snapshot.traffic[0].operations;
-  const uint64_t done = posted - snapshot.pending.size();
-  const uint64_t waiting = done + (snapshot.waiting() != nullptr ? 1 : 0);
-  ASSERT_EQ(snapshot.epoch, 1 + posted + waiting + done);
-  if (done > 0) {
-    ASSERT_EQ(snapshot.recent[0].sequence, done - 1);
-  }
-}
-
-TEST(FlightRecorder, CanBeReadWhileAnotherProcessWritesAndAfterItsDeath) {
-  const TempFolder folder;
-  const auto path = flight_record_path(folder.path(), 0);
-  BusyWriter writer(path);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!std::filesystem::exists(path) && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::yield();
-  while (read_flight_snapshot(path).traffic[0].operations == 0 &&
-         std::chrono::steady_clock::now() < deadline)
-    std::this_thread::yield();
-  for (int i = 0; i < 300; ++i) expect_consistent(read_flight_snapshot(path));
-  for (int i = 0; i < 5; ++i) {
-    const FlightRecord record = read_flight_record(path);
-    for (size_t k = 1; k < record.history.size(); ++k)
-      ASSERT_EQ(record.history[k].sequence, record.history[k - 1].sequence + 1);
-  }
-  writer.end();
-  const FlightRecord last = read_flight_record(path);
-  EXPECT_GT(last.snapshot.traffic[0].operations, 0u);
-  EXPECT_FALSE(last.history.empty());
-}
-
-/// Overwrites a word of the file.
-void damage(const std::filesystem::path& path, size_t offset, uint64_t value) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(offset));
-  file.write(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-TEST(FlightRecorder, AWriterThatDiedInMidEntryDoesNotHoldReadersUp) {
-  const TempFolder folder;
-  const auto path = flight_record_path(folder.path(), 0);
-  FlightRecorder recorder(0, path);
-  recorder.posted(message(OpKind::kSend, 1, 0, 0));
-  damage(path, offsetof(FlightRecordLayout, version), 2 * 41 + 1);
-  const RankSnapshot snapshot = read_flight_snapshot(path);
-  EXPECT_EQ(snapshot.epoch, 41u);
-  EXPECT_EQ(snapshot.pending.size(), 1u);
-}
-
-TEST(FlightRecorder, DamageInAFileIsLeftOut) {
-  const TempFolder folder;
-  const auto path = flight_record_path(folder.path(), 0);
-  FlightRecorder recorder(0, path);
-  recorder.posted(message(OpKind::kSend, 1, 0, 0));
-  whole(recorder, message(OpKind::kSend, 1, 0, 1));
-  damage(path, offsetof(FlightRecordLayout, used), ~uint64_t{0});
-  damage(path, offsetof(FlightRecordLayout, group_count), ~uint64_t{0});
-  damage(path, offsetof(FlightRecordLayout, recent_count), ~uint64_t{0});
-  damage(path, offsetof(FlightRecordLayout, history_count), ~uint64_t{0} / 2);
-  damage(path, offsetof(FlightRecordLayout, history) + 8, 0xff);  // the kind of the first
-  const FlightRecord record = read_flight_record(path);
-  EXPECT_LE(record.snapshot.pending.size(), 2u);
-  EXPECT_EQ(record.snapshot.recent.size(), 1u);
-  EXPECT_EQ(record.snapshot.groups.size(), kMaxGroups);
-  EXPECT_TRUE(record.history.empty());
-}
-
-TEST(FlightRecorder, RefusesOtherFiles) {
-  const TempFolder folder;
-  const auto path = flight_record_path(folder.path(), 0);
-  EXPECT_THROW(read_flight_snapshot(path), Error);
-  write_file(path, "no record");
-  EXPECT_THROW(read_flight_snapshot(path), Error);
-  write_file(path, std::string(sizeof(FlightRecordLayout), '\0'));
-  EXPECT_THROW(read_flight_record(path), Error);
-  EXPECT_THROW(read_flight_record(folder.path()), Error);
-}
-
-TEST(FlightRecorder, AFullDiskIsAnErrorAndLeavesNoFile) {
-  const TempFolder folder;
-  const auto path = flight_record_path(folder.path(), 0);
-  {
-    const FileSizeLimit limit(100'000);
-    EXPECT_THROW(FlightRecorder(0, path), Error);
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_THROW(FlightRecorder(0, folder.path() / "no_such_folder" / "x"), Error);
+TEST(FlightRecorder, RefusesRanksThatThereCannotBe) {
   EXPECT_THROW(FlightRecorder{kMaxWorldSize}, Error);
+  EXPECT_THROW(FlightRecorder{-1}, Error);
 }
 
 }  // namespace

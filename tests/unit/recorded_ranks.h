@@ -19,7 +19,7 @@ class Ranks {
  public:
   explicit Ranks(int size) : fates_(static_cast<size_t>(size)), status_(fates_.size()) {
     for (int rank = 0; rank < size; ++rank) {
-      recorders_.push_back(std::make_unique<FlightRecorder>(rank, "", [this] { return now_; }));
+      recorders_.push_back(std::make_unique<FlightRecorder>(rank, [this] { return now_; }));
       recorders_.back()->add_group(0, (uint64_t{1} << size) - 1, "world");
       fates_[static_cast<size_t>(rank)] = RankFate::kRunning;
     }

@@ -1,45 +1,26 @@
-// FlightRecorder: writes a process's operations into its flight record.
+// FlightRecorder: pending operations by id, streams by use, a history of limited length.
 #include "common/comm/diagnosis/flight_recorder.h"
 
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
-#include "common/comm/diagnosis/flight_recorder_file.h"
 #include "common/error.h"
 
 namespace lab {
 namespace {
-
-using Layout = FlightRecordLayout;
 
 int64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
 }
-
-/// Keeps the version odd from construction to destruction.
-class Entry {
- public:
-  explicit Entry(Layout& layout) : layout_(layout), version_(layout.version.load()) {
-    layout_.version.store(version_ + 1, std::memory_order_relaxed);
-  }
-  ~Entry() { layout_.version.store(version_ + 2, std::memory_order_release); }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
-
- private:
-  Layout& layout_;
-  uint64_t version_;
-};
 
 /// Gives each stream a place in `recent`; when all are taken, that of the least recently used
 /// stream.
@@ -57,7 +38,6 @@ class StreamPlaces {
     used_[found->second] = ++uses_;
     return found->second;
   }
-  size_t size() const { return places_.size(); }
 
  private:
   using Stream = std::tuple<OpKind, uint32_t, int32_t, int32_t>;
@@ -87,143 +67,103 @@ bool same_stream(const OpRecord& a, const OpRecord& b) {
 
 struct FlightRecorder::Impl {
   mutable std::mutex mutex;
-  int rank = 0;
   Clock clock;
-  FlightRecordFile file;
+  RankSnapshot record;                   // all but what is pending and when it was taken
+  std::map<uint64_t, OpRecord> pending;  // by id
+  std::deque<OpRecord> history;
+  StreamPlaces streams;  // places in record.recent
   uint64_t last_id = 0;
   int microbatch = -1;
-  std::unordered_map<uint64_t, size_t> places;  // of pending operations, by id
-  std::unordered_map<uint32_t, size_t> groups;  // places, by id
-  StreamPlaces streams;
 
-  Impl(int own_rank, const std::filesystem::path& path, Clock time)
-      : rank(own_rank),
-        clock(time ? std::move(time) : Clock(monotonic_ns)),
-        file(FlightRecordFile::create(path)) {}
-
-  Layout& layout() { return file.layout(); }
-
-  size_t free_place() const;
-  void mark(size_t place, bool in_use) {
-    Shared<uint64_t>& word = layout().used[place / 64];
-    const uint64_t bit = uint64_t{1} << (place % 64);
-    word.store(in_use ? word.load() | bit : word.load() & ~bit);
+  /// Null: not known.
+  GroupRecord* group(uint32_t id) {
+    const auto found = std::ranges::find(record.groups, id, &GroupRecord::id);
+    return found == record.groups.end() ? nullptr : &*found;
   }
-  void enter_collective(const OpRecord& record);
-  void keep_as_recent(const OpRecord& record);
+  void keep_as_recent(const OpRecord& op);
 };
 
-size_t FlightRecorder::Impl::free_place() const {
-  const auto& used = file.layout().used;
-  for (size_t word = 0; word < used.size(); ++word) {
-    const uint64_t bits = used[word].load();
-    if (~bits != 0) return 64 * word + static_cast<size_t>(std::countr_one(bits));
-  }
-  fail(
-      "more than 1,024 operations are pending on rank {}: is something posted and never waited "
-      "for?",
-      rank);
+void FlightRecorder::Impl::keep_as_recent(const OpRecord& op) {
+  const size_t place = streams.place_of(op);
+  if (place == record.recent.size()) record.recent.emplace_back();
+  OpRecord& newest = record.recent[place];
+  const bool older = newest.id != 0 && same_stream(newest, op) &&
+                     newest.sequence > op.sequence;  // waited for out of order
+  if (!older) newest = op;
 }
 
-void FlightRecorder::Impl::enter_collective(const OpRecord& record) {
-  Shared<Layout::Group>& place = layout().groups[groups.at(record.group)];
-  Layout::Group group = place.load();
-  group.collectives = std::max(group.collectives, record.sequence);
-  place.store(group);
-}
-
-void FlightRecorder::Impl::keep_as_recent(const OpRecord& record) {
-  Shared<OpRecord>& place = layout().recent[streams.place_of(record)];
-  const OpRecord before = place.load();
-  const bool older = before.id != 0 && same_stream(before, record) &&
-                     before.sequence > record.sequence;  // waited for out of order
-  if (!older) place.store(record);
-  layout().recent_count.store(streams.size());
-}
-
-FlightRecorder::FlightRecorder(int rank, const std::filesystem::path& path, Clock clock) {
+FlightRecorder::FlightRecorder(int rank, Clock clock) : impl_(std::make_unique<Impl>()) {
   require(rank >= 0 && rank < kMaxWorldSize, "flight record: rank {} lies outside [0, {}]", rank,
           kMaxWorldSize - 1);
-  impl_ = std::make_unique<Impl>(rank, path, std::move(clock));
-  impl_->layout().head.store({.rank = rank, .pid = getpid()});
-  impl_->layout().magic.store(Layout::kMagic);
-  impl_->file.publish();
+  impl_->clock = clock ? std::move(clock) : Clock(monotonic_ns);
+  impl_->record.rank = rank;
+  impl_->record.pid = getpid();
 }
 
 FlightRecorder::~FlightRecorder() = default;
 
 void FlightRecorder::add_group(uint32_t id, uint64_t members, const std::string& name) {
   const std::lock_guard lock(impl_->mutex);
-  const size_t place = impl_->groups.try_emplace(id, impl_->groups.size()).first->second;
-  if (place == kMaxGroups) {
-    impl_->groups.erase(id);
-    fail("rank {} belongs to more than {} groups: split once, before the loop", impl_->rank,
-         kMaxGroups);
+  GroupRecord* group = impl_->group(id);
+  if (group == nullptr) {
+    require(impl_->record.groups.size() < kMaxGroups,
+            "rank {} belongs to more than {} groups: split once, before the loop",
+            impl_->record.rank, kMaxGroups);
+    group = &impl_->record.groups.emplace_back();
   }
-  Layout::Group group = impl_->layout().groups[place].load();
-  group.id = id;
-  group.members = members;
-  group.name = {};
-  std::ranges::copy(clean_name(name), group.name.begin());
-  const Entry entry(impl_->layout());
-  impl_->layout().groups[place].store(group);
-  impl_->layout().group_count.store(impl_->groups.size());
+  group->id = id;
+  group->members = members;
+  group->name = clean_name(name);
+  ++impl_->record.epoch;
 }
 
-uint64_t FlightRecorder::posted(OpRecord record) {
+uint64_t FlightRecorder::posted(OpRecord op) {
   const std::lock_guard lock(impl_->mutex);
-  require(!is_collective(record.kind) || impl_->groups.contains(record.group),
-          "flight record of rank {}: {} in a group that it does not know", impl_->rank,
-          op_name(record.kind));
-  const size_t place = impl_->free_place();
-  record.id = ++impl_->last_id;
-  record.state = OpState::kPosted;
-  if (record.microbatch < 0) record.microbatch = impl_->microbatch;
-  record.posted_ns = impl_->clock();
-  record.waiting_ns = 0;
-  record.done_ns = 0;
-  impl_->places.emplace(record.id, place);
-
-  Layout& layout = impl_->layout();
-  const Entry entry(layout);
-  layout.pending[place].store(record);
-  impl_->mark(place, true);
-  if (is_collective(record.kind)) impl_->enter_collective(record);
-  Shared<Traffic>& traffic = layout.traffic[static_cast<size_t>(record.kind)];
-  const Traffic before = traffic.load();
-  traffic.store({before.operations + 1, before.bytes + record.bytes});
-  return record.id;
+  RankSnapshot& record = impl_->record;
+  GroupRecord* group = is_collective(op.kind) ? impl_->group(op.group) : nullptr;
+  require(!is_collective(op.kind) || group != nullptr,
+          "flight record of rank {}: {} in a group that it does not know", record.rank,
+          op_name(op.kind));
+  require(impl_->pending.size() < kMaxPending,
+          "more than 1,024 operations are pending on rank {}: is something posted and never waited "
+          "for?",
+          record.rank);
+  op.id = ++impl_->last_id;
+  op.state = OpState::kPosted;
+  if (op.microbatch < 0) op.microbatch = impl_->microbatch;
+  op.posted_ns = impl_->clock();
+  op.waiting_ns = 0;
+  op.done_ns = 0;
+  impl_->pending.emplace(op.id, op);
+  if (group != nullptr) group->collectives = std::max(group->collectives, op.sequence);
+  Traffic& traffic = record.traffic[static_cast<size_t>(op.kind)];
+  ++traffic.operations;
+  traffic.bytes += op.bytes;
+  ++record.epoch;
+  return op.id;
 }
 
 void FlightRecorder::waiting(uint64_t id) {
   const std::lock_guard lock(impl_->mutex);
-  const auto found = impl_->places.find(id);
-  if (found == impl_->places.end()) return;
-  Shared<OpRecord>& place = impl_->layout().pending[found->second];
-  OpRecord record = place.load();
-  record.state = OpState::kWaiting;
-  record.waiting_ns = impl_->clock();
-  const Entry entry(impl_->layout());
-  place.store(record);
+  const auto found = impl_->pending.find(id);
+  if (found == impl_->pending.end()) return;
+  found->second.state = OpState::kWaiting;
+  found->second.waiting_ns = impl_->clock();
+  ++impl_->record.epoch;
 }
 
 void FlightRecorder::done(uint64_t id) {
   const std::lock_guard lock(impl_->mutex);
-  const auto found = impl_->places.find(id);
-  if (found == impl_->places.end()) return;
-  const size_t place = found->second;
-  impl_->places.erase(found);
-  Layout& layout = impl_->layout();
-  OpRecord record = layout.pending[place].load();
-  record.state = OpState::kDone;
-  record.done_ns = impl_->clock();
-
-  const Entry entry(layout);
-  if (is_message(record.kind)) impl_->keep_as_recent(record);
-  impl_->mark(place, false);
-  const uint64_t count = layout.history_count.load();
-  layout.history[count % Layout::kHistory].store(record);
-  layout.history_count.store(count + 1);
+  const auto found = impl_->pending.find(id);
+  if (found == impl_->pending.end()) return;
+  OpRecord op = found->second;
+  impl_->pending.erase(found);
+  op.state = OpState::kDone;
+  op.done_ns = impl_->clock();
+  if (is_message(op.kind)) impl_->keep_as_recent(op);
+  if (impl_->history.size() == kHistory) impl_->history.pop_front();
+  impl_->history.push_back(op);
+  ++impl_->record.epoch;
 }
 
 int FlightRecorder::set_microbatch(int microbatch) {
@@ -233,40 +173,24 @@ int FlightRecorder::set_microbatch(int microbatch) {
 
 void FlightRecorder::leave() {
   const std::lock_guard lock(impl_->mutex);
-  Layout::Head head = impl_->layout().head.load();
-  head.left = 1;
-  const Entry entry(impl_->layout());
-  impl_->layout().head.store(head);
+  impl_->record.left = true;
+  ++impl_->record.epoch;
 }
 
 RankSnapshot FlightRecorder::snapshot() const {
   const std::lock_guard lock(impl_->mutex);
-  RankSnapshot snapshot = copy_snapshot(impl_->file.layout());
+  RankSnapshot snapshot = impl_->record;
+  for (const auto& [id, op] : impl_->pending) snapshot.pending.push_back(op);
+  std::ranges::sort(snapshot.recent, [](const OpRecord& a, const OpRecord& b) {
+    return std::pair(a.done_ns, a.id) > std::pair(b.done_ns, b.id);
+  });
   snapshot.taken_ns = impl_->clock();
   return snapshot;
 }
 
 std::vector<OpRecord> FlightRecorder::history() const {
   const std::lock_guard lock(impl_->mutex);
-  return copy_history(impl_->file.layout());
-}
-
-std::filesystem::path flight_record_path(const std::filesystem::path& folder, int rank) {
-  return folder / fmt::format("rank{}.flight", rank);
-}
-
-RankSnapshot read_flight_snapshot(const std::filesystem::path& path) {
-  const FlightRecordFile file = FlightRecordFile::open(path);
-  const int64_t now = monotonic_ns();  // before the copy: what it shows may be newer, never older
-  RankSnapshot snapshot = copy_snapshot(file.layout());
-  snapshot.taken_ns = now;
-  return snapshot;
-}
-
-FlightRecord read_flight_record(const std::filesystem::path& path) {
-  FlightRecord record{.snapshot = read_flight_snapshot(path), .history = {}};
-  record.history = copy_history(FlightRecordFile::open(path).layout());
-  return record;
+  return {impl_->history.begin(), impl_->history.end()};
 }
 
 }  // namespace lab

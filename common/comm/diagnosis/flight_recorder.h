@@ -1,8 +1,7 @@
-// FlightRecorder: records every operation of a rank, in memory that survives the rank's death.
+// FlightRecorder: records every operation of a rank.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,18 +11,17 @@
 
 namespace lab {
 
-/// Writes into memory mapped from a file (or into plain memory, without a path). Pending operations
-/// have fixed places; finished ones go into a ring buffer, where they replace the oldest. Several
-/// threads may write and read; other processes may read the file at any time with
-/// read_flight_record.
+/// Several threads may write and read. What other processes see of it are the snapshots that the
+/// rank's Watchdog publishes.
 class FlightRecorder {
  public:
+  static constexpr size_t kHistory = 16384;  // finished operations that are kept
+
   /// Nanoseconds; never goes back.
   using Clock = std::function<int64_t()>;
 
-  /// `path` empty: memory of this process only. `clock` empty: CLOCK_MONOTONIC. The file gets its
-  /// name when it is complete. Throws Error if it cannot be made (disk full, no such folder).
-  explicit FlightRecorder(int rank, const std::filesystem::path& path = {}, Clock clock = {});
+  /// `clock` empty: CLOCK_MONOTONIC.
+  explicit FlightRecorder(int rank, Clock clock = {});
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
@@ -49,7 +47,7 @@ class FlightRecorder {
   void leave();
 
   RankSnapshot snapshot() const;
-  /// Finished operations, the oldest first, as far back as the ring buffer reaches: for timelines.
+  /// The last kHistory operations that have finished, the oldest first: for timelines.
   std::vector<OpRecord> history() const;
 
  private:
@@ -84,18 +82,5 @@ class ComputeScope {
   FlightRecorder& recorder_;
   uint64_t id_;
 };
-
-/// The file with the record of rank `rank` of a job.
-std::filesystem::path flight_record_path(const std::filesystem::path& folder, int rank);
-
-/// A copy of another process's record, even while it is being written or after its writer died.
-/// `fate` is not filled in. Throws Error if the file is absent or not a flight record.
-struct FlightRecord {
-  RankSnapshot snapshot;
-  std::vector<OpRecord> history;
-};
-FlightRecord read_flight_record(const std::filesystem::path& path);
-/// The same without the history: small and fast, for repeated looks.
-RankSnapshot read_flight_snapshot(const std::filesystem::path& path);
 
 }  // namespace lab

@@ -50,7 +50,7 @@ enum class OpState : uint8_t {
   kDone,
 };
 
-/// One operation of one rank. Plain data: it is written to a memory-mapped file as it is.
+/// One operation of one rank, from posting until it is done.
 struct OpRecord {
   uint64_t id = 0;  // 1, 2, 3 ... in the order of posting on this rank
   OpKind kind = OpKind::kSend;

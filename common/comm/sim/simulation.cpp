@@ -59,8 +59,7 @@ class Simulation {
     std::iota(members_.begin(), members_.end(), 0);
     report_.errors.resize(members_.size());
     const auto clock = [this] { return network_.now(); };
-    for (int rank : members_)
-      recorders_.push_back(std::make_unique<FlightRecorder>(rank, std::filesystem::path(), clock));
+    for (int rank : members_) recorders_.push_back(std::make_unique<FlightRecorder>(rank, clock));
   }
 
   SimulationReport run() {
