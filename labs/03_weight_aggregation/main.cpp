@@ -148,7 +148,7 @@ int train(Job& job, const Options& all_options) {
     round_targets += target_count(microbatches);
     ++round_steps;
     if (all_options.drift) {
-      const double apart = lab03::drift(model.named_parameters(), share, world);
+      const double apart = lab03::drift(model.parameters(), share, world);
       if (first_rank) drifts << fmt::format("{}\t{:.6g}\n", step, apart) << std::flush;
       require(drifts.good(), "cannot write drift.tsv in {}", run.folder().string());
     }

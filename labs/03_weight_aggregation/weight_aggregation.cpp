@@ -3,7 +3,6 @@
 #include "labs/03_weight_aggregation/weight_aggregation.h"
 
 #include <cmath>
-#include <vector>
 
 #include "common/todo.h"
 
@@ -17,10 +16,9 @@ double share_of(double examples, lab::ProcessGroup& world) {
   lab::not_implemented("1a", "labs/03_weight_aggregation/weight_aggregation.cpp");
 }
 
-void average_weights(std::span<const lab::Parameter> parameters, double share,
-                     lab::ProcessGroup& world) {
+void average_weights(const lab::Tensor& weights, double share, lab::ProcessGroup& world) {
   // TODO(1b): replace the weights by the average of all ranks' weights.
-  //  1. For every parameter: what does this rank contribute to the sum?
+  //  1. What does this rank contribute to the sum?
   //  2. Sum over the ranks, so that every rank has the result.
   //  3. Is the result in the memory that the model computes with? A Tensor is a handle.
   lab::not_implemented("1b", "labs/03_weight_aggregation/weight_aggregation.cpp");
@@ -37,12 +35,12 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   const Aggregation& aggregation, lab::ProcessGroup& world) {
   // TODO(3): one step of local SGD.
   //  1. This rank's own step: lab 01 has it.
-  //  2. If it is due, the average of the weights: model.named_parameters().
+  //  2. If it is due, the average of the weights: model.parameters().
   //  3. Return this rank's loss.
   lab::not_implemented("3", "labs/03_weight_aggregation/weight_aggregation.cpp");
 }
 
-double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world) {
+double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world) {
   // TODO(4): the largest distance of a rank's weights from the average.
   //  1. The average, without changing the model. What do you average, then?
   //  2. This rank's distance: the root of the sum of all squared differences, in double.

@@ -12,6 +12,7 @@
 #include "common/data/batch.h"
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
+#include "common/tensor/tensor.h"
 #include "labs/01_single_gpu/single_gpu.h"
 
 namespace lab03 {
@@ -26,15 +27,13 @@ double share_of(double examples, lab::ProcessGroup& world);
 
 /// Task 1b · Replaces the weights of every rank by their average over all ranks.
 ///
-/// Afterwards `parameters[i].value` holds on every rank the sum over all ranks r of
-/// share_r * value_r, equal to the last bit on all ranks. The numbers change in place, in the
-/// model's memory: `value` is a handle to them, and so is every copy of it.
+/// `weights`: all weights of a model in one contiguous tensor, as `model.parameters()` returns
+///     them; of the same shape on every rank. Afterwards it holds on every rank the sum over all
+///     ranks r of share_r * weights_r, equal to the last bit on all ranks. The numbers change in
+///     place, in the model's memory: a Tensor is a handle to them, and so is every copy of it.
 /// `share`: this rank's; the shares of all ranks add up to 1.
-/// Gradients stay as they are. One all_reduce of a flat tensor, or one per parameter: both are
-/// right, but the second pays the latency of a message once per parameter. All ranks call it
-/// together, with tensors of the same shapes in the same order.
-void average_weights(std::span<const lab::Parameter> parameters, double share,
-                     lab::ProcessGroup& world);
+/// The weights travel in a single all_reduce, and nothing else does. All ranks call it together.
+void average_weights(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 /// Task 2 · Whether weights are averaged after this step: true after steps k, 2k, 3k, ...
 ///
@@ -52,11 +51,10 @@ struct Aggregation {
 /// The local step is lab 01's, on this rank's microbatches only (lab01::train_step): the mean over
 /// its own targets, its own gradients, its own update. If no average is due, nothing is sent and no
 /// rank waits for another, not even in a barrier. If one is due, the weights are averaged *after*
-/// the ranks' updates. Each rank keeps its own optimizer state.
-/// `step`: number of this step, counted from 1; the same on all ranks.
-/// The first six arguments are lab01::train_step's. Ranks have different microbatches, and may have
-/// different shares.
-/// Returns this rank's own loss, before the update.
+/// the ranks' updates, all of them (`model.parameters()`) in one average, which is the only
+/// message. Each rank keeps its own optimizer state. `step`: number of this step, counted from 1;
+/// the same on all ranks. The first six arguments are lab01::train_step's. Ranks have different
+/// microbatches, and may have different shares. Returns this rank's own loss, before the update.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
                   float learning_rate, double max_gradient_norm, int64_t step,
@@ -64,11 +62,11 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 
 /// Task 4 · How far the replicas have drifted apart.
 ///
-/// Let w be the average of all ranks' weights by their shares. Rank r has drifted by
-/// sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of all ranks: the same
-/// number on every rank, and 0 if all replicas are equal.
+/// `weights`: as in average_weights. Let w be the average of all ranks' weights by their shares.
+/// Rank r has drifted by sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of
+/// all ranks: the same number on every rank, and 0 if all replicas are equal.
 /// It only measures: the weights stay as they are, to the last bit. It costs as much traffic as an
 /// average. All ranks call it together.
-double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world);
+double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 }  // namespace lab03

@@ -2,7 +2,6 @@
 #include "labs/03_weight_aggregation/weight_aggregation.h"
 
 #include <cmath>
-#include <vector>
 
 #include "common/ops/ops.h"
 
@@ -16,12 +15,9 @@ double share_of(double examples, lab::ProcessGroup& world) {
 }
 
 // Task 1b
-void average_weights(std::span<const lab::Parameter> parameters, double share,
-                     lab::ProcessGroup& world) {
-  for (const lab::Parameter& parameter : parameters) {
-    lab::scale(parameter.value, static_cast<float>(share));
-    world.all_reduce(parameter.value);
-  }
+void average_weights(const lab::Tensor& weights, double share, lab::ProcessGroup& world) {
+  lab::scale(weights, static_cast<float>(share));
+  world.all_reduce(weights);
 }
 
 // Task 2
@@ -35,23 +31,18 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
   const double own_loss =
       lab01::train_step(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm);
   if (aggregation_due(step, aggregation.every))
-    average_weights(model.named_parameters(), aggregation.share, world);
+    average_weights(model.parameters(), aggregation.share, world);
   return own_loss;
 }
 
 // Task 4
-double drift(std::span<const lab::Parameter> parameters, double share, lab::ProcessGroup& world) {
-  std::vector<lab::Parameter> average;
-  for (const lab::Parameter& parameter : parameters)
-    average.push_back({parameter.name, parameter.value.clone(), parameter.gradient});
+double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world) {
+  const lab::Tensor average = weights.clone();
   average_weights(average, share, world);
 
-  double squares = 0.0;
-  for (size_t i = 0; i < average.size(); ++i) {
-    lab::add_scaled(parameters[i].value, -1.0F, average[i].value);  // now the distance
-    squares += lab::sum_of_squares(average[i].value);
-  }
-  const lab::Tensor largest = lab::Tensor::from({static_cast<float>(std::sqrt(squares))}, {1});
+  lab::add_scaled(weights, -1.0F, average);  // now the distance
+  const double own = std::sqrt(lab::sum_of_squares(average));
+  const lab::Tensor largest = lab::Tensor::from({static_cast<float>(own)}, {1});
   world.all_reduce(largest, lab::ReduceOp::kMax);
   return double{largest.data()[0]};
 }

@@ -22,17 +22,9 @@ namespace {
 
 // In the place of the student's for tasks 3 and 4.
 
-void correct_average_weights(std::span<const lab::Parameter> parameters, double share,
-                             ProcessGroup& world) {
-  std::vector<float> numbers;
-  for (const lab::Parameter& parameter : parameters)
-    for (const float weight : parameter.value.values())
-      numbers.push_back(static_cast<float>(share * weight));
-  const Tensor flat = Tensor::from(numbers, {static_cast<int64_t>(numbers.size())});
-  world.all_reduce(flat);
-  const float* next = flat.data();
-  for (const lab::Parameter& parameter : parameters)
-    for (float& weight : parameter.value.values()) weight = *next++;
+void correct_average_weights(const Tensor& weights, double share, ProcessGroup& world) {
+  for (float& weight : weights.values()) weight = static_cast<float>(share * weight);
+  world.all_reduce(weights);
 }
 
 /// Refuses what it cannot answer.
@@ -50,11 +42,10 @@ bool correct_aggregation_due(int64_t step, int64_t every) {
 
 double share_of(double examples, ProcessGroup& world) { return own(&share_of)(examples, world); }
 
-void average_weights(std::span<const lab::Parameter> parameters, double share,
-                     ProcessGroup& world) {
+void average_weights(const Tensor& weights, double share, ProcessGroup& world) {
   lab::grading::record_event("average");
-  if (is_given("1b")) return correct_average_weights(parameters, share, world);
-  return own(&average_weights)(parameters, share, world);
+  if (is_given("1b")) return correct_average_weights(weights, share, world);
+  return own(&average_weights)(weights, share, world);
 }
 
 bool aggregation_due(int64_t step, int64_t every) {
@@ -69,8 +60,8 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                           step, aggregation, world);
 }
 
-double drift(std::span<const lab::Parameter> parameters, double share, ProcessGroup& world) {
-  return own(&drift)(parameters, share, world);
+double drift(const Tensor& weights, double share, ProcessGroup& world) {
+  return own(&drift)(weights, share, world);
 }
 
 namespace {
@@ -82,79 +73,48 @@ Parcel run_share_of(const Parcel& input, ProcessGroup& world) {
   return result;
 }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.numel() == 0 || std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
-
-/// Parameters as a model has them: views of one block of memory. There is a fence around each.
-class Parameters {
+/// Weights as a model has them: a view of a larger block of memory. There is a fence around them.
+class Weights {
  public:
-  explicit Parameters(const Parcel& input) {
-    const auto count = static_cast<size_t>(input.number("tensors"));
-    int64_t size = kFenceLength;
-    for (size_t k = 0; k < count; ++k) {
-      before_.push_back(input.tensor("tensor" + std::to_string(k)));
-      size += before_.back().numel() + kFenceLength;
-    }
-    block_ = Tensor::empty({size});
+  explicit Weights(const Parcel& input) : before_(input.tensor("weights")) {
+    const int64_t size = before_.numel();
+    block_ = Tensor::empty({size + 2 * kFenceLength});
     block_.fill(kFence);
-    int64_t begin = kFenceLength;
-    for (size_t k = 0; k < count; ++k) {
-      const Tensor& values = before_[k];
-      const Tensor view = block_.rows(begin, begin + values.numel()).view(values.shape());
-      view.copy_from(values);
-      list_.push_back({input.text("name" + std::to_string(k)), view, gradient(k)});
-      begin += values.numel() + kFenceLength;
-    }
+    view_ = block_.rows(kFenceLength, kFenceLength + size).view(before_.shape());
+    view_.copy_from(before_);
   }
 
-  std::span<const lab::Parameter> list() const { return list_; }
+  const Tensor& view() const { return view_; }
 
-  /// What became of them. Judged is the memory, whatever the handles point to by now.
+  /// What became of them. Judged is the memory, whatever handles point to by now.
   void write(bool with_weights, Parcel& result) const {
-    bool weights_changed = false;
-    bool gradients_changed = false;
-    const float* next = block_.data();
-    bool fence_broken = false;
-    const auto pass_fence = [&] {
-      for (int64_t i = 0; i < kFenceLength; ++i) fence_broken = fence_broken || *next++ != kFence;
-    };
-    std::vector<float> weights;
-    pass_fence();
-    for (size_t k = 0; k < before_.size(); ++k) {
-      const auto size = static_cast<size_t>(before_[k].numel());
-      const Tensor now = Tensor::from({next, size}, {before_[k].numel()});
-      weights_changed = weights_changed || !same_bits(now, before_[k]);
-      gradients_changed = gradients_changed || !same_bits(list_[k].gradient, gradient(k));
-      if (with_weights) weights.insert(weights.end(), next, next + size);
-      next += size;
-      pass_fence();
-    }
-    result.set("weights_changed", weights_changed ? 1.0 : 0.0);
-    result.set("gradients_changed", gradients_changed ? 1.0 : 0.0);
-    result.set("fence_broken", fence_broken ? 1.0 : 0.0);
-    result.set("weights", Tensor::from(weights, {static_cast<int64_t>(weights.size())}));
+    const auto size = static_cast<size_t>(before_.numel());
+    const std::span<const float> all = block_.values();
+    const std::span<const float> now = all.subspan(kFenceLength, size);
+    const auto is_fence = [](float number) { return number == kFence; };
+    const bool whole = std::ranges::all_of(all.first(kFenceLength), is_fence) &&
+                       std::ranges::all_of(all.last(kFenceLength), is_fence);
+    const bool same = std::memcmp(now.data(), before_.values().data(), now.size_bytes()) == 0;
+    result.set("weights_changed", same ? 0.0 : 1.0);
+    result.set("fence_broken", whole ? 0.0 : 1.0);
+    if (with_weights) result.set("weights", Tensor::from({now.data(), size}, {before_.numel()}));
   }
 
  private:
   static constexpr float kFence = 12345.0F;
   static constexpr int64_t kFenceLength = 3;
 
-  Tensor gradient(size_t k) const {
-    return lab::grading::draw_tensor(before_[k].shape(), 1.0, 1 + k);
-  }
-
-  std::vector<Tensor> before_;
+  Tensor before_;
   Tensor block_;
-  std::vector<lab::Parameter> list_;
+  Tensor view_;
 };
 
 /// Task 1b.
 Parcel run_average_weights(const Parcel& input, ProcessGroup& world) {
-  const Parameters parameters(input);
-  average_weights(parameters.list(), input.number("share"), world);
+  const Weights weights(input);
+  average_weights(weights.view(), input.number("share"), world);
   Parcel result;
-  parameters.write(/*with_weights=*/true, result);
+  weights.write(/*with_weights=*/true, result);
   return result;
 }
 
@@ -190,10 +150,10 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
 
 /// Task 4.
 Parcel run_drift(const Parcel& input, ProcessGroup& world) {
-  const Parameters parameters(input);
+  const Weights weights(input);
   Parcel result;
-  result.set("drift", drift(parameters.list(), input.number("share"), world));
-  parameters.write(/*with_weights=*/false, result);
+  result.set("drift", drift(weights.view(), input.number("share"), world));
+  weights.write(/*with_weights=*/false, result);
   return result;
 }
 

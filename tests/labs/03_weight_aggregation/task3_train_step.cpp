@@ -164,6 +164,16 @@ void add_mistakes(const Steps& s, const std::vector<Parcel>& ranks, size_t step,
                       "after their updates are averaged"});
 }
 
+/// All weights travel together: each message would pay the latency.
+void expect_one_message(const Steps& s, const Parcel& result, size_t r, size_t step) {
+  const std::vector<Operation> sent = sent_in(result, step);
+  if (sent.size() > 1)
+    stop(
+        fmt::format("{} messages, each of which pays the latency: average all weights at once, "
+                    "model.parameters(), and send nothing else{}, rank {}: {}",
+                    sent.size(), s.place(step), r, in_words(sent)));
+}
+
 void expect_average(const Steps& s, const std::vector<Parcel>& ranks, size_t step,
                     const std::function<std::string(size_t)>& name) {
   RankWeights updated{.values = {}, .shares = s.shares, .name = name};
@@ -182,12 +192,14 @@ void expect_average(const Steps& s, const std::vector<Parcel>& ranks, size_t ste
       },
       [&](size_t) { return s.place(step).substr(1); }, lab::grading::Blame::kLastRank);
   expect_same_bits(got, fmt::format("after the average of step {} the weights", s.number(step)));
-  for (size_t r = 0; r < ranks.size(); ++r)
+  for (size_t r = 0; r < ranks.size(); ++r) {
     expect_one_aggregation(sent_in(ranks[r], step),
                            static_cast<uint64_t>(ranks[r].number("weight_bytes")), r, ranks.size(),
                            "too much traffic: in a step with an average the weights travel once, "
                            "and nothing else does" +
                                s.place(step));
+    expect_one_message(s, ranks[r], r, step);
+  }
 }
 
 /// Every update is the one that an optimizer of this rank's own makes of the gradients so far.

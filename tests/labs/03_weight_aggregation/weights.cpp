@@ -21,45 +21,24 @@ using lab::grading::Parcel;
 /// the last bits of float32.
 constexpr double kTolerance = 1e-6;
 
-/// "model.norm.weight", and where it begins and ends.
-struct Place {
-  std::string name;
-  size_t begin = 0;
-  size_t end = 0;
-};
-
-std::vector<Place> tensors_of(const RankWeights& w) {
-  std::vector<Place> all;
-  for (size_t i = 0; i < w.values[0].size(); ++i) {
-    const std::string name = w.name(i).substr(0, w.name(i).find(','));
-    if (all.empty() || all.back().name != name) all.push_back({name, i, i});
-    all.back().end = i + 1;
-  }
-  return all;
-}
-
-/// Some tensors, or their ends, are still this rank's own, scaled or not; all others are right.
+/// Some weights are still this rank's own, scaled or not; all others are right.
 void add_left_out(const RankWeights& w, size_t self, const Numbers& got,
                   std::vector<Mistake>& mistakes) {
-  const std::vector<Place> tensors = tensors_of(w);
   for (const double factor : {1.0, w.shares[self]}) {
     Numbers values = w.average();
-    std::vector<std::string> left_out;
-    for (const Place& tensor : tensors) {
-      size_t tail = tensor.end;
-      for (; tail > tensor.begin; --tail) {
-        const double own = factor * w.values[self][tail - 1];
-        if (!(std::abs(got[tail - 1] - own) <= kTolerance)) break;
-        values[tail - 1] = own;
-      }
-      if (tail == tensor.begin)
-        left_out.push_back(tensor.name);
-      else if (tail + 1 < tensor.end)
-        left_out.push_back(fmt::format("{} from element {} on", tensor.name, tail - tensor.begin));
+    std::vector<size_t> left_out;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double own = factor * w.values[self][i];
+      if (!(std::abs(got[i] - own) <= kTolerance)) continue;
+      values[i] = own;
+      left_out.push_back(i);
     }
-    mistakes.push_back({values, fmt::format("{} of {} tensors are averaged; left out: {}",
-                                            tensors.size() - left_out.size(), tensors.size(),
-                                            fmt::join(left_out, ", "))});
+    if (!left_out.empty())
+      mistakes.push_back(
+          {values, fmt::format("{} of {} weights are left out of the average: the first is {}, the "
+                               "last is {}",
+                               left_out.size(), values.size(), w.name(left_out.front()),
+                               w.name(left_out.back()))});
   }
 }
 
@@ -81,7 +60,7 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
     add([=](size_t r) { return r == self ? 1.0 : 0.0; },
         "the average never reaches the model: the weights are as before. A Tensor is a handle; "
         "assigning to one makes it point elsewhere and changes no number. Write the result where "
-        "the weights are: into parameter.value's own memory, on every rank");
+        "the weights are: into the memory of the tensor that was given, on every rank");
   add([&](size_t r) { return r == self ? share[r] : 0.0; },
       "the weights are multiplied by this rank's share, and nothing is added: the sum over the "
       "ranks never reaches the model. reduce leaves it on one rank, all_reduce on all of them");
@@ -164,73 +143,44 @@ lab::grading::Expected RankWeights::expected(size_t self, const std::vector<Numb
 }
 
 RankWeights Case::weights() const {
-  RankWeights w{.values = {}, .shares = shares, .name = [this](size_t i) {
-                  for (const auto& [tensor, shape] : tensors) {
-                    const int64_t numel = std::accumulate(shape.begin(), shape.end(), int64_t{1},
-                                                          std::multiplies<>());
-                    if (i < static_cast<size_t>(numel))
-                      return fmt::format("{}, element {}", tensor, i);
-                    i -= static_cast<size_t>(numel);
-                  }
-                  return std::string();
+  RankWeights w{.values = {}, .shares = shares, .name = [](size_t i) {
+                  return fmt::format("element {}", i);
                 }};
-  for (const std::vector<Tensor>& own : values) {
-    Numbers& all = w.values.emplace_back();
-    for (const Tensor& tensor : own)
-      all.insert(all.end(), tensor.values().begin(), tensor.values().end());
-  }
+  for (const Tensor& own : values) w.values.push_back(lab::grading::to_doubles(own));
   return w;
 }
 
-uint64_t Case::bytes() const {
-  uint64_t sum = 0;
-  for (const Tensor& tensor : values[0]) sum += tensor.bytes();
-  return sum;
-}
-
-Case random_case(const std::string& name, const std::vector<Shape>& shapes, const Numbers& shares,
+Case random_case(const std::string& name, const Shape& shape, const Numbers& shares,
                  uint64_t seed) {
-  static const std::vector<std::string> names = {
-      "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
-      "model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.down_proj.weight",
-      "model.norm.weight"};
-  Case c{.name = name, .tensors = {}, .shares = shares, .values = {}};
-  for (size_t k = 0; k < shapes.size(); ++k)
-    c.tensors.emplace_back(k < names.size()         ? names[k]
-                           : k + 1 == shapes.size() ? "lm_head.weight"
-                                                    : fmt::format("model.layers.{}.weight", k),
-                           shapes[k]);
-  for (size_t r = 0; r < shares.size(); ++r) {
-    auto& own = c.values.emplace_back();
-    for (const Shape& shape : shapes) own.push_back(lab::grading::draw_tensor(shape, 1.0, ++seed));
-  }
+  Case c{.name = name, .shares = shares, .values = {}};
+  for (size_t r = 0; r < shares.size(); ++r)
+    c.values.push_back(lab::grading::draw_tensor(shape, 1.0, ++seed));
   return c;
 }
 
 std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
-  std::vector<Shape> many;
-  for (int64_t k = 1; k <= 20; ++k) many.push_back({k, 3});
   struct Kind {
     std::string name;
-    std::vector<Shape> shapes;
+    Shape shape;
     Numbers shares;  // of up to five ranks, before they are made to add up to 1
   };
   const std::vector<Kind> kinds = {
-      {"equal shares", kSomeShapes, {1, 1, 1, 1, 1}},
-      {"unequal shares", kSomeShapes, {4, 1, 3, 2, 5}},
-      {"a rank without a share", kSomeShapes, {3, 0, 1, 2, 0}},
-      {"a large tensor", {{60'001}, {7}}, {1, 2, 4, 3, 1}},
-      {"tensors without elements", {{3, 5}, {0}, {2, 2}, {7, 0}, {6}}, {2, 3, 1, 1, 2}},
-      {"tensors of three and four dimensions", {{5, 2, 3}, {2, 3, 2, 4}, {1}}, {5, 1, 1, 2, 3}},
-      {"one rank has it all", {{64}}, {7, 0, 0, 0, 0}},
-      {"the first shapes again, with other weights and shares", kSomeShapes, {2, 5, 3, 1, 4}},
-      {"many tensors", many, {1, 3, 2, 2, 1}},
-      {"shapes as often before, and the shares of another call", kSomeShapes, {9, 1, 2, 0, 1}},
+      {"equal shares", kSomeShape, {1, 1, 1, 1, 1}},
+      {"unequal shares", kSomeShape, {4, 1, 3, 2, 5}},
+      {"a rank without a share", kSomeShape, {3, 0, 1, 2, 0}},
+      {"many weights", {140'001}, {1, 2, 4, 3, 1}},
+      {"no weights", {0}, {2, 3, 1, 1, 2}},
+      {"one weight", {1}, {1, 4, 2, 2, 1}},
+      {"a tensor of four dimensions", {2, 3, 2, 5}, {5, 1, 1, 2, 3}},
+      {"one rank has it all", {64}, {7, 0, 0, 0, 0}},
+      {"the first shape again, with other weights and shares", kSomeShape, {2, 5, 3, 1, 4}},
+      {"fewer weights than ranks", {2}, {1, 3, 2, 2, 1}},
+      {"a shape as often before, and the shares of another call", kSomeShape, {9, 1, 2, 0, 1}},
   };
   std::vector<Case> cases;
   for (const Kind& kind : kinds) {
     const auto end = kind.shares.begin() + static_cast<std::ptrdiff_t>(ranks);
-    cases.push_back(random_case(kind.name, kind.shapes,
+    cases.push_back(random_case(kind.name, kind.shape,
                                 normalized(Numbers(kind.shares.begin(), end)), seed += 1000));
   }
   return cases;
@@ -247,11 +197,7 @@ std::vector<lab::grading::Call> calls_of(const std::string& scenario,
     for (size_t r = 0; r < c.shares.size(); ++r) {
       Parcel input;
       input.set("share", c.shares[r]);
-      input.set("tensors", static_cast<double>(c.tensors.size()));
-      for (size_t k = 0; k < c.tensors.size(); ++k) {
-        input.set_text("name" + std::to_string(k), c.tensors[k].first);
-        input.set("tensor" + std::to_string(k), c.values[r][k]);
-      }
+      input.set("weights", c.values[r]);
       call.inputs.push_back(input);
     }
     calls.push_back(call);
@@ -263,8 +209,7 @@ void expect_whole_fences(const std::vector<Parcel>& results) {
   for (const Parcel& result : results)
     if (result.number("fence_broken") != 0)
       lab::grading::stop(
-          "memory around the weights was overwritten: the tensors are not one after the other in "
-          "memory; handle each of them separately");
+          "memory around the weights was overwritten: handle weights.numel() numbers, and no more");
 }
 
 void expect_one_aggregation(const std::vector<lab::grading::Operation>& sent, uint64_t bytes,

@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/grading/training_oracle.h"
@@ -20,7 +19,7 @@ using lab::grading::Numbers;
 struct RankWeights {
   std::vector<Numbers> values;              // per rank, equally many
   Numbers shares;                           // per rank
-  std::function<std::string(size_t)> name;  // of element i: "model.norm.weight, element 3"
+  std::function<std::string(size_t)> name;  // of weight i: "model.norm.weight, element 3"
 
   size_t ranks() const { return values.size(); }
   /// Sum over the ranks of factor(rank) * values[rank].
@@ -34,26 +33,25 @@ struct RankWeights {
                                   const std::string& what) const;
 };
 
-/// What a function is given: some tensors, of the same shapes on every rank.
+/// What a function is given: all weights of a rank in one tensor, of the same shape on every rank.
 struct Case {
   std::string name;
-  std::vector<std::pair<std::string, lab::Shape>> tensors;
-  Numbers shares;                                // per rank
-  std::vector<std::vector<lab::Tensor>> values;  // per rank
-  bool exact = false;  // no sum of these weights times shares needs rounding
+  Numbers shares;                   // per rank
+  std::vector<lab::Tensor> values;  // per rank
+  bool exact = false;               // no sum of these weights times shares needs rounding
 
   RankWeights weights() const;
-  uint64_t bytes() const;
+  uint64_t bytes() const { return values[0].bytes(); }
 };
 
-/// Tensors with random weights, unlike on every rank.
-Case random_case(const std::string& name, const std::vector<lab::Shape>& shapes,
-                 const Numbers& shares, uint64_t seed);
+/// Random weights, unlike on every rank.
+Case random_case(const std::string& name, const lab::Shape& shape, const Numbers& shares,
+                 uint64_t seed);
 
-/// Shares, shapes and sizes of all kinds, and the same shapes with other numbers.
+/// Shares and shapes of all kinds, and the same shape with other numbers.
 std::vector<Case> cases_for(size_t ranks, uint64_t seed);
 
-inline const std::vector<lab::Shape> kSomeShapes = {{6, 4}, {4}, {4, 4}, {4, 7}, {4}, {5, 4}};
+inline const lab::Shape kSomeShape = {96};
 
 /// The calls of `scenario` with these cases.
 std::vector<lab::grading::Call> calls_of(const std::string& scenario,
