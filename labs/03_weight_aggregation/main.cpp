@@ -7,12 +7,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/comm/agreement.h"
 #include "common/comm/process_group.h"
 #include "common/data/sampler.h"
+#include "common/data/sorted_shard.h"
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
 #include "common/error.h"
@@ -40,6 +42,7 @@ struct Options {
   TrainOptions train;
   LaunchOptions launch;
   int64_t every = 8;
+  std::string shards = "alike";
   bool drift = false;
 };
 
@@ -56,6 +59,13 @@ Options read_options(int argc, char** argv) {
         ->check(CLI::Range(1, 1'000'000'000))
         ->capture_default_str()
         ->group("Run");
+    app.add_option(
+           "--shards", options.shards,
+           "how sequences are dealt: alike, as in lab 02; or by-vocabulary, sorted, so that "
+           "the ranks' data differ")
+        ->check(CLI::IsMember({"alike", "by-vocabulary"}))
+        ->capture_default_str()
+        ->group("Data");
     app.add_flag("--drift", options.drift,
                  "measure in every step how far the replicas are apart; costs as much traffic as "
                  "an average in every step")
@@ -68,7 +78,7 @@ Options read_options(int argc, char** argv) {
        .run_name = "aggregation",
        .batch = 1,  // a sequence for each rank
        .add_options = add_options,
-       .kept = {"--every"}});
+       .kept = {"--every", "--shards"}});
   // There is one model to validate or save only right after an average.
   train.validate_every = round_up(train.validate_every, options.every);
   train.checkpoint_every = round_up(train.checkpoint_every, options.every);
@@ -90,16 +100,20 @@ int train(Job& job, const Options& all_options) {
   const Device device = agree_on_device(job, options);
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
   job.agree("every", fmt::format("{}", all_options.every));
+  job.agree("shards", all_options.shards);
   job.agree("drift", all_options.drift ? "yes" : "no");
 
-  // 1 · Input. As in lab 02: each rank reads its own shard.
+  // 1 · Input. As in lab 02: each rank reads its own shard. It may be unlike the others'.
   const Tokenizer tokenizer(options.tokenizer);
   const TokenDataset data = open_data(job, tokenizer, options);
   const int64_t length = options.model.context;
   const int64_t sequences = data.sequence_count(Split::kTrain, length);
-  const Shard shard = [&world](std::span<const int64_t> order) {
+  const Shard alike = [&world](std::span<const int64_t> order) {
     return lab02::shard(order, world.rank(), world.size());
   };
+  const Shard shard = all_options.shards == "alike"
+                          ? alike
+                          : sorted_shard(mean_tokens(data, length), world.rank(), world.size());
   Sampler sampler(sequences, seed, shard);
 
   // 2 · Model. As in lab 02, all ranks start from the same weights; then the replicas part.

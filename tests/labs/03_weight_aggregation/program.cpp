@@ -12,6 +12,10 @@ TEST(TaskProgram, ThreeRanks) {
   expect_program({"--ranks", "3", "--steps", "3", "--every", "2", "--drift"});
 }
 
+TEST(TaskProgram, ShardsThatDiffer) {
+  expect_program({"--ranks", "2", "--steps", "3", "--every", "2", "--shards", "by-vocabulary"});
+}
+
 TEST(TaskProgram, OneRank) { expect_program({"--ranks", "1", "--steps", "3", "--every", "2"}); }
 
 }  // namespace
