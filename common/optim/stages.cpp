@@ -2,18 +2,12 @@
 
 #include <cmath>
 
-#include "common/comm/double_tensor.h"
+#include "common/comm/agreement.h"
 #include "common/error.h"
 #include "common/ops/ops.h"
 #include "common/optim/clip.h"
 
 namespace lab {
-
-double from_last_stage(double number, ProcessGroup& pipeline) {
-  const Tensor parcel = as_tensor(number);
-  if (pipeline.size() > 1) pipeline.broadcast(parcel, pipeline.size() - 1);
-  return as_double(parcel.data());
-}
 
 double clip_gradients(LlamaStage& stage, double max_norm, ProcessGroup& pipeline) {
   require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive", max_norm);

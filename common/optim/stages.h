@@ -2,6 +2,7 @@
 // pipeline call these functions, in the same order; rank r is stage r.
 #pragma once
 
+#include "common/comm/agreement.h"
 #include "common/comm/process_group.h"
 #include "common/model/llama_stage.h"
 
@@ -13,9 +14,5 @@ namespace lab {
 /// the factor is the same to the last bit. Messages: 8 bytes from each stage to the next, and a
 /// broadcast of 8 bytes. With one stage, none.
 double clip_gradients(LlamaStage& stage, double max_norm, ProcessGroup& pipeline);
-
-/// Returns the last stage's number, for instance the loss, on every rank, to the last bit. One
-/// broadcast of 8 bytes.
-double from_last_stage(double number, ProcessGroup& pipeline);
 
 }  // namespace lab

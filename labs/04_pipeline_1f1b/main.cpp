@@ -17,7 +17,6 @@
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"
-#include "common/optim/stages.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/launch/job.h"

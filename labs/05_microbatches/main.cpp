@@ -24,7 +24,6 @@
 #include "common/io/files.h"
 #include "common/io/terminal.h"
 #include "common/model/llama_stage.h"
-#include "common/optim/stages.h"
 #include "common/pipeline/drawing/draw.h"
 #include "common/pipeline/schedule.h"
 #include "common/pipeline/simulate.h"

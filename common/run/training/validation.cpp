@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/comm/agreement.h"
-#include "common/optim/stages.h"
 
 namespace lab {
 namespace {
