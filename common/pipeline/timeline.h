@@ -16,7 +16,7 @@ enum class SpanKind : uint8_t {
   // Waiting for:
   kSend,
   kRecv,
-  kCollective,  // an all-reduce, or a broadcast as in clipping
+  kCollective,  // an all-reduce, or an all-gather as in clipping
 };
 
 /// "forward", "send", ...

@@ -19,18 +19,7 @@
 
 namespace lab04 {
 
-/// Task 1 · Which part of the model each stage holds.
-///
-/// `layers`: how many the model has; all cost the same. `stages`: how many parts to cut it into,
-/// between 1 and `layers`. `head_cost`: the cost of the head in layers; 0.8 means 80 % of a layer.
-/// The embedding costs nothing.
-/// Returns one span per stage. Together they are the whole model: the layers in order, each of them
-/// once, at least one on every stage; the first stage embeds, the last one has the head. The
-/// slowest stage, counting its layers and the head if it has it, is as fast as possible: it sets
-/// the pace of a full pipeline. If several splits are equally good, any of them is right.
-std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
-
-/// Task 2 · The forward pass, through all stages.
+/// Task 1 · The forward pass, through all stages.
 ///
 /// The first stage embeds the tokens of `batch` [B, T]. Every other stage receives its input, the
 /// hidden states [B, T, C], from the stage upstream. Every stage but the last sends its output to
@@ -41,7 +30,7 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline);
 
-/// Task 3 · The backward pass, through all stages, from the last to the first.
+/// Task 2 · The backward pass, through all stages, from the last to the first.
 ///
 /// Every stage but the last receives the gradient of the loss with respect to its output, [B, T,
 /// C], from the stage downstream. Every stage but the first sends the gradient with respect to its
@@ -53,21 +42,45 @@ lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
               const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline);
 
-/// Lab 01's causal_lm_loss, as task 4 calls it: the sum of the cross-entropies of the batch,
+/// Task 3 · Which part of the model each stage holds.
+///
+/// `layers`: how many the model has; all cost the same. `stages`: how many parts to cut it into,
+/// between 1 and `layers`. `head_cost`: the cost of the head in layers; 0.8 means 80 % of a layer.
+/// The embedding costs nothing.
+/// Returns one span per stage. Together they are the whole model: the layers in order, each of them
+/// once, at least one on every stage; the first stage embeds, the last one has the head. The
+/// slowest stage, counting its layers and the head if it has it, is as fast as possible: it sets
+/// the pace of a full pipeline. If several splits are equally good, any of them is right.
+std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
+
+/// Task 4 · Clipping by the norm of the whole model's gradient.
+///
+/// The norm is the root of the sum of squares over the gradients of all stages, each weight counted
+/// once. If it exceeds `max_norm`, all gradients of all stages are multiplied by max_norm / norm;
+/// otherwise not a bit of them changes.
+/// `max_norm`: positive. Otherwise, NaN included, all ranks throw lab::Error before any message.
+/// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
+/// in float the square of 1e20 is infinite, and that of 1e-25 is 0.
+/// Messages: one lab::sum_over (common/comm/agreement.h), 8 bytes from each rank; with one stage,
+/// none.
+/// Returns the norm before clipping, the same on every rank. If a gradient of any stage is infinite
+/// or NaN, the norm is not finite either, and what becomes of the gradients does not matter.
+double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& pipeline);
+
+/// Lab 01's causal_lm_loss, as task 5 calls it: the sum of the cross-entropies of the batch,
 /// divided by `total_targets`. It overwrites the logits with their gradient.
 using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
                                           int64_t total_targets)>;
 
-/// Task 4 · One optimizer step of the whole pipeline.
+/// Task 5 · One optimizer step of the whole pipeline.
 ///
 /// The weights after it are those of one process that holds the whole model and takes the same
 /// step: forward, loss, backward, clipping, update. Gradients left over from before do not matter.
 /// `batch`: the same shape on every rank. The first stage reads its tokens, the last one its
 ///     targets, the others neither.
 /// `loss`: called once, on the last stage.
-/// `max_gradient_norm`: limits the norm of the *whole* model's gradient, of which each rank knows
-///     only its part: call lab::clip_gradients(stage, max_gradient_norm, pipeline) on all ranks.
-///     0: do not clip, and send nothing for it.
+/// `max_gradient_norm`: for clip_gradients, which all ranks call once. 0: do not clip, and send
+///     nothing for it.
 /// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and
 /// clipping travel.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::TokenBatch& batch,

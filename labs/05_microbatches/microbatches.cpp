@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/optim/stages.h"
 #include "common/pipeline/simulate.h"
 #include "common/pipeline/validate.h"
 #include "common/todo.h"
+#include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
 namespace lab05 {
 

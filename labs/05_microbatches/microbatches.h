@@ -96,7 +96,7 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 /// Gradients left over from before do not matter.
 /// `loss`: as in task 4. Only the last stage has targets, so it can count those of the whole step
 ///     without a message.
-/// `max_gradient_norm`: of the whole model's gradient: call lab::clip_gradients(stage,
+/// `max_gradient_norm`: of the whole model's gradient: call lab04::clip_gradients(stage,
 ///     max_gradient_norm, pipeline) on all ranks. 0: do not clip.
 /// Returns the mean loss over all targets on the last stage, 0 on the others.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,

@@ -3,9 +3,9 @@
 
 #include "common/comm/agreement.h"
 #include "common/error.h"
-#include "common/optim/stages.h"
 #include "common/todo.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
+#include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
 namespace lab06 {
 

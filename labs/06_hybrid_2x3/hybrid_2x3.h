@@ -100,7 +100,7 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 /// compute_gradients, clipping, update. Afterwards the weights are those of one process that holds
 /// the whole model and takes one step over the microbatches of all pipelines.
 /// `max_gradient_norm`: of the whole model's gradient, averaged over all targets. Call
-///     lab::clip_gradients(stage, max_gradient_norm, group) on all ranks, with the group whose
+///     lab04::clip_gradients(stage, max_gradient_norm, group) on all ranks, with the group whose
 ///     ranks hold the whole model exactly once. 0: do not clip, and send nothing for it.
 /// Returns what compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
@@ -111,7 +111,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
 ///
 /// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. Called by
 /// all ranks. Any messages of a few bytes are allowed; lab::from_last_stage
-/// (common/optim/stages.h) and lab::sum_over may help.
+/// and lab::sum_over (common/comm/agreement.h) may help.
 double mean_loss(double loss, Mesh& mesh);
 
 }  // namespace lab06

@@ -2,9 +2,13 @@
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
-#include "common/optim/stages.h"
+#include "common/comm/agreement.h"
+#include "common/error.h"
+#include "common/ops/ops.h"
+#include "common/optim/clip.h"
 
 namespace lab04 {
 namespace {
@@ -30,21 +34,6 @@ int64_t layers_of_last(int64_t layers, int64_t stages, double head_cost) {
 }  // namespace
 
 // Task 1
-std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
-  const int64_t last = layers_of_last(layers, stages, head_cost);
-  std::vector<lab::StageSpan> spans;
-  int64_t first_layer = 0;
-  for (int64_t s = 0; s < stages; ++s) {
-    const bool is_last = s == stages - 1;
-    const int64_t sharing = stages - 1 - s;  // this stage and those after it, without the last
-    const int64_t count = is_last ? last : (layers - last - first_layer) / sharing;
-    spans.push_back({first_layer, first_layer + count, s == 0, is_last});
-    first_layer += count;
-  }
-  return spans;
-}
-
-// Task 2
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline) {
   const int rank = pipeline.rank();
@@ -61,7 +50,7 @@ lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
   return output;
 }
 
-// Task 3
+// Task 2
 void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
               const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline) {
   const int rank = pipeline.rank();
@@ -75,7 +64,33 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
   if (!stage.span().embeds) pipeline.send(input_gradient, rank - 1);
 }
 
+// Task 3
+std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
+  const int64_t last = layers_of_last(layers, stages, head_cost);
+  std::vector<lab::StageSpan> spans;
+  int64_t first_layer = 0;
+  for (int64_t s = 0; s < stages; ++s) {
+    const bool is_last = s == stages - 1;
+    const int64_t sharing = stages - 1 - s;  // this stage and those after it, without the last
+    const int64_t count = is_last ? last : (layers - last - first_layer) / sharing;
+    spans.push_back({first_layer, first_layer + count, s == 0, is_last});
+    first_layer += count;
+  }
+  return spans;
+}
+
 // Task 4
+double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& pipeline) {
+  lab::require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive",
+               max_norm);
+  double own_squares = 0.0;
+  for (const double squares : lab::gradient_squares(stage)) own_squares += squares;
+  const double norm = std::sqrt(lab::sum_over(pipeline, own_squares));
+  if (norm > max_norm) lab::scale(stage.gradients(), static_cast<float>(max_norm / norm));
+  return norm;
+}
+
+// Task 5
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::TokenBatch& batch,
                   const LossFunction& loss, float learning_rate, double max_gradient_norm,
                   lab::ProcessGroup& pipeline) {
@@ -84,7 +99,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
   const lab::Tensor output = forward(stage, batch, pipeline);
   const double mean_loss = last ? loss(output, batch, batch.target_count()) : 0.0;
   backward(stage, batch, last ? output : lab::Tensor(), pipeline);
-  if (max_gradient_norm > 0.0) lab::clip_gradients(stage, max_gradient_norm, pipeline);
+  if (max_gradient_norm > 0.0) clip_gradients(stage, max_gradient_norm, pipeline);
   optimizer.step(stage.parameters(), stage.gradients(), learning_rate);
   return mean_loss;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/optim/stages.h"
+#include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
 namespace lab05 {
 namespace {
@@ -178,7 +178,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
   for (size_t first = 0; first < microbatches.size(); first += wave)
     mean_loss += run_actions(stage, actions, microbatches.subspan(first, wave), loss, total_targets,
                              pipeline);
-  if (max_gradient_norm > 0.0) lab::clip_gradients(stage, max_gradient_norm, pipeline);
+  if (max_gradient_norm > 0.0) lab04::clip_gradients(stage, max_gradient_norm, pipeline);
   optimizer.step(stage.parameters(), stage.gradients(), learning_rate);
   return mean_loss;
 }

@@ -5,8 +5,8 @@
 
 #include "common/comm/agreement.h"
 #include "common/error.h"
-#include "common/optim/stages.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
+#include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
 namespace lab06 {
 
@@ -64,7 +64,7 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh) {
   const double own_loss = compute_gradients(stage, schedule, microbatches, loss, mesh);
-  if (max_gradient_norm > 0.0) lab::clip_gradients(stage, max_gradient_norm, mesh.pipeline);
+  if (max_gradient_norm > 0.0) lab04::clip_gradients(stage, max_gradient_norm, mesh.pipeline);
   optimizer.step(stage.parameters(), stage.gradients(), learning_rate);
   return own_loss;
 }

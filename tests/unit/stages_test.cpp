@@ -1,15 +1,13 @@
-// The stages of a pipeline together do what one process does with the whole model, to the bit:
-// clipping, checkpoints, validation's passes.
-#include "common/optim/stages.h"
-
+// What a stage of a pipeline shares with the others: the last one's number, and a checkpoint of the
+// whole model.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <memory>
 #include <numbers>
 
+#include "common/comm/agreement.h"
 #include "common/model/split.h"
-#include "common/optim/clip.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/saved_tensors.h"
@@ -35,53 +33,8 @@ LlamaStage stage_of(int rank, int ranks) {
   return {config, spans_of(config, {1, 1, 1})[static_cast<size_t>(rank)], Device::kCpu, kSeed};
 }
 
-/// Gradients that depend on the parameters' values only, which stage and whole have in common.
-void fill_gradients(LlamaStage& stage) {
-  for (const Parameter& parameter : stage.named_parameters())
-    for (int64_t i = 0; i < parameter.value.numel(); ++i)
-      parameter.gradient.data()[i] = 100.0F * parameter.value.data()[i] / std::numbers::pi_v<float>;
-}
-
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
-
-const Parameter& parameter_of(const LlamaStage& stage, const std::string& name) {
-  for (const Parameter& parameter : stage.named_parameters())
-    if (parameter.name == name) return parameter;
-  fail("no parameter {}", name);
-}
-
-TEST(Stages, ClippingIsThatOfTheWholeModelToTheBit) {
-  LlamaStage whole = stage_of(0, 1);
-  for (const double max_norm : {0.37, 1e6}) {
-    fill_gradients(whole);
-    const double norm = clip_gradients(whole, max_norm);
-    const auto report = simulate({.ranks = 3}, [&](ProcessGroup& pipeline) {
-      LlamaStage stage = stage_of(pipeline.rank(), 3);
-      fill_gradients(stage);
-      const double stages_norm = clip_gradients(stage, max_norm, pipeline);
-      EXPECT_EQ(stages_norm, norm) << "on every rank";
-      for (const Parameter& parameter : stage.named_parameters())
-        EXPECT_TRUE(same_bits(parameter.gradient, parameter_of(whole, parameter.name).gradient))
-            << parameter.name;
-    });
-    EXPECT_TRUE(report.succeeded()) << explain(report);
-    const auto& traffic = report.snapshots[1].traffic;
-    EXPECT_EQ(traffic[static_cast<size_t>(OpKind::kSend)].bytes, 8U);
-    EXPECT_EQ(traffic[static_cast<size_t>(OpKind::kBroadcast)].bytes, 8U);
-  }
-}
-
-TEST(Stages, OneStageClipsWithoutMessages) {
-  const auto report = simulate({.ranks = 1}, [&](ProcessGroup& pipeline) {
-    LlamaStage stage = stage_of(0, 1);
-    fill_gradients(stage);
-    EXPECT_GT(clip_gradients(stage, 0.5, pipeline), 0.5);
-    EXPECT_NEAR(gradient_norm(stage), 0.5, 1e-6);
-    EXPECT_THROW(clip_gradients(stage, 0.0, pipeline), Error);
-  });
-  EXPECT_TRUE(report.succeeded()) << explain(report);
 }
 
 TEST(Stages, TheLastStagesNumberArrivesWhole) {

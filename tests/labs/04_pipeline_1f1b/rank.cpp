@@ -2,13 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/comm/agreement.h"
 #include "common/error.h"
+#include "common/ops/ops.h"
+#include "common/optim/clip.h"
 #include "common/todo.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "tests/grading/implementation.h"
@@ -28,7 +32,7 @@ using lab::grading::record_event;
 namespace lab04 {
 namespace {
 
-// In the place of the student's for task 4. They refuse what the contract leaves undefined, and
+// In the place of the student's for task 5. They refuse what the contract leaves undefined, and
 // what no passes can answer.
 
 Tensor hidden_states(const LlamaStage& stage, const TokenBatch& batch) {
@@ -98,25 +102,39 @@ void correct_backward(LlamaStage& stage, const TokenBatch& batch, const Tensor& 
   if (!stage.span().embeds) pipeline.send(input_gradient, rank - 1);
 }
 
+double correct_clip_gradients(const LlamaStage& stage, double max_norm, ProcessGroup& pipeline) {
+  lab::require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive",
+               max_norm);
+  const double own_norm = lab::gradient_norm(stage);
+  const double norm = std::sqrt(lab::sum_over(pipeline, own_norm * own_norm));
+  if (norm > max_norm) lab::scale(stage.gradients(), static_cast<float>(max_norm / norm));
+  return norm;
+}
+
 }  // namespace
 
 // The contract's functions.
 
-std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
-  return own(&split)(layers, stages, head_cost);
-}
-
 Tensor forward(LlamaStage& stage, const TokenBatch& batch, ProcessGroup& pipeline) {
   record_event("forward");
-  if (lab::grading::is_given("2")) return correct_forward(stage, batch, pipeline);
+  if (lab::grading::is_given("1")) return correct_forward(stage, batch, pipeline);
   return own(&forward)(stage, batch, pipeline);
 }
 
 void backward(LlamaStage& stage, const TokenBatch& batch, const Tensor& logits_gradient,
               ProcessGroup& pipeline) {
   record_event("backward");
-  if (lab::grading::is_given("3")) return correct_backward(stage, batch, logits_gradient, pipeline);
+  if (lab::grading::is_given("2")) return correct_backward(stage, batch, logits_gradient, pipeline);
   return own(&backward)(stage, batch, logits_gradient, pipeline);
+}
+
+std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
+  return own(&split)(layers, stages, head_cost);
+}
+
+double clip_gradients(LlamaStage& stage, double max_norm, ProcessGroup& pipeline) {
+  if (lab::grading::is_given("4")) return correct_clip_gradients(stage, max_norm, pipeline);
+  return own(&clip_gradients)(stage, max_norm, pipeline);
 }
 
 double train_step(LlamaStage& stage, lab::Optimizer& optimizer, const TokenBatch& batch,
@@ -127,30 +145,6 @@ double train_step(LlamaStage& stage, lab::Optimizer& optimizer, const TokenBatch
 }
 
 namespace {
-
-/// Task 1: many splits, one after the other.
-Parcel run_splits(const Parcel& input) {
-  const std::vector<double> stages = input.numbers("stages");
-  const double head_cost = input.number("head_cost");
-  Parcel result;
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const double layers = input.numbers("layers")[i];
-    std::vector<double> numbers;
-    try {
-      for (const lab::StageSpan& span :
-           split(static_cast<int64_t>(layers), static_cast<int>(stages[i]), head_cost))
-        numbers.insert(numbers.end(),
-                       {static_cast<double>(span.first_layer), static_cast<double>(span.last_layer),
-                        span.embeds ? 1.0 : 0.0, span.has_head ? 1.0 : 0.0});
-    } catch (const lab::NotImplemented&) {
-      throw;
-    } catch (const std::exception& error) {
-      lab::fail("split({}, {}, {}): {}", layers, stages[i], head_cost, error.what());
-    }
-    result.set(fmt::format("spans.{}", i), numbers);
-  }
-  return result;
-}
 
 /// The pipeline of this rank if it is one of several groups that divide the world.
 std::optional<ProcessGroup> part_of_world(const Parcel& input, ProcessGroup& world) {
@@ -194,7 +188,7 @@ struct Passes {
   Parcel result;
 };
 
-/// Task 2.
+/// Task 1.
 Parcel run_forward(const Parcel& input, ProcessGroup& world) {
   std::optional<ProcessGroup> part = part_of_world(input, world);
   ProcessGroup& pipeline = part ? *part : world;
@@ -207,7 +201,7 @@ Parcel run_forward(const Parcel& input, ProcessGroup& world) {
   return passes.result;
 }
 
-/// Task 3. The verdict has the right input of every stage.
+/// Task 2. The verdict has the right input of every stage.
 Parcel run_backward(const Parcel& input, ProcessGroup& world) {
   std::optional<ProcessGroup> part = part_of_world(input, world);
   ProcessGroup& pipeline = part ? *part : world;
@@ -227,7 +221,63 @@ Parcel run_backward(const Parcel& input, ProcessGroup& world) {
   return passes.result;
 }
 
-/// Task 4, a batch a step.
+/// Task 3: many splits, one after the other.
+Parcel run_splits(const Parcel& input) {
+  const std::vector<double> stages = input.numbers("stages");
+  const double head_cost = input.number("head_cost");
+  Parcel result;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const double layers = input.numbers("layers")[i];
+    std::vector<double> numbers;
+    try {
+      for (const lab::StageSpan& span :
+           split(static_cast<int64_t>(layers), static_cast<int>(stages[i]), head_cost))
+        numbers.insert(numbers.end(),
+                       {static_cast<double>(span.first_layer), static_cast<double>(span.last_layer),
+                        span.embeds ? 1.0 : 0.0, span.has_head ? 1.0 : 0.0});
+    } catch (const lab::NotImplemented&) {
+      throw;
+    } catch (const std::exception& error) {
+      lab::fail("split({}, {}, {}): {}", layers, stages[i], head_cost, error.what());
+    }
+    result.set(fmt::format("spans.{}", i), numbers);
+  }
+  return result;
+}
+
+/// `packed`: those of all parameters, one after the other.
+void set_gradients(const LlamaStage& stage, const Tensor& packed) {
+  const float* next = packed.data();
+  for (const lab::Parameter& parameter : stage.named_parameters()) {
+    const auto count = parameter.gradient.numel();
+    std::copy_n(next, count, parameter.gradient.data());
+    next += count;
+  }
+}
+
+/// Task 4. What it refuses is noted; the next call comes all the same.
+Parcel run_clip(const Parcel& input, ProcessGroup& world) {
+  std::optional<ProcessGroup> part = part_of_world(input, world);
+  ProcessGroup& pipeline = part ? *part : world;
+  Passes passes(input);
+  for (int k = 0; k < passes.count; ++k) {
+    set_gradients(passes.stage, input.tensor(Passes::entry("gradients", k)));
+    passes.run(k, pipeline, [&] {
+      try {
+        passes.result.set(
+            Passes::entry("norm", k),
+            clip_gradients(passes.stage, input.number(Passes::entry("max_norm", k)), pipeline));
+      } catch (const lab::NotImplemented&) {
+        throw;
+      } catch (const lab::Error& error) {
+        passes.result.set_text(Passes::entry("error", k), error.what());
+      }
+    });
+  }
+  return passes.result;
+}
+
+/// Task 5, a batch a step.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
   std::optional<ProcessGroup> part = part_of_world(input, world);
   ProcessGroup& pipeline = part ? *part : world;
@@ -261,5 +311,6 @@ int main(int argc, char** argv) {
                                  {.alone = {{"splits", lab04::run_splits}},
                                   .group = {{"forward", lab04::run_forward},
                                             {"backward", lab04::run_backward},
+                                            {"clip", lab04::run_clip},
                                             {"train_step", lab04::run_train_step}}});
 }

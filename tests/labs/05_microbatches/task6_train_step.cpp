@@ -112,33 +112,33 @@ std::vector<Operation> operations_in(const Parcel& stage, size_t step) {
   return operations_of(stage.part(fmt::format("traffic.{}", step)));
 }
 
-/// Clipping has a broadcast; nothing else has a collective.
+/// Clipping has an all_gather; nothing else has a collective.
 void expect_no_other_collective(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
   bool clipped = false;
   const std::vector<Operation> operations = operations_in(stage, step);
   for (const Operation& operation : operations) {
     if (!is_collective(operation.kind)) continue;
-    const bool broadcast = operation.kind == OpKind::kBroadcast;
-    if (broadcast && !clipped && clips_over_stages(c)) {
+    const bool sums = operation.kind == OpKind::kAllGather;
+    if (sums && !clipped && clips_over_stages(c)) {
       clipped = true;
       continue;
     }
-    if (broadcast && clipped && c.waves(step) > 1)
+    if (sums && clipped && c.waves(step) > 1)
       stop(
           fmt::format("rank {}: clipped after every wave: clip once, when the gradients of all "
                       "waves have been added up\n{}",
                       rank, in_words(operations)));
-    stop(
-        fmt::format("rank {} calls {}: only clip_gradients has a collective, one broadcast a step. "
-                    "No other stage needs the gradients, the number of targets or the loss\n{}",
-                    rank, op_name(operation.kind), in_words(operations)));
+    stop(fmt::format(
+        "rank {} calls {}: only clip_gradients has a collective, one all_gather a step. "
+        "No other stage needs the gradients, the number of targets or the loss\n{}",
+        rank, op_name(operation.kind), in_words(operations)));
   }
 }
 
 /// Messages of a step, in their order, and what they are for.
 struct StepMessage {
   Message message;
-  bool broadcast = false;  // that of clipping, instead of a message
+  bool clipping = false;  // its all_gather, instead of a message
   std::string purpose = {};
 };
 
@@ -160,9 +160,6 @@ std::vector<StepMessage> messages_of_step(const StepCase& c, size_t rank, size_t
       "clipping in step {}: every rank calls clip_gradients in every step, even one without "
       "targets",
       step + 1);
-  if (s > 0) messages.push_back({{true, s - 1, 0, sizeof(double)}, false, clipping});
-  if (s + 1 < c.training.stages())
-    messages.push_back({{false, s + 1, 0, sizeof(double)}, false, clipping});
   messages.push_back({{}, true, clipping});
   return messages;
 }
@@ -178,9 +175,9 @@ std::string why_they_stand_still(const StepCase& c, const std::vector<Parcel>& r
     const std::vector<Operation> got = operations_of(ranks[rank]);
     const auto wrong = std::ranges::mismatch(
         got, right, [](const Operation& operation, const StepMessage& expected) {
-          return expected.broadcast ? operation.kind == OpKind::kBroadcast
-                                    : is_message(operation.kind) &&
-                                          messages_of({operation}, 0)[0] == expected.message;
+          return expected.clipping ? operation.kind == OpKind::kAllGather
+                                   : is_message(operation.kind) &&
+                                         messages_of({operation}, 0)[0] == expected.message;
         });
     if (wrong.in2 == right.end()) continue;
     if (wrong.in1 != got.end() || ranks[rank].number("returned") != 0)
@@ -193,19 +190,18 @@ std::string why_they_stand_still(const StepCase& c, const std::vector<Parcel>& r
 void expect_messages(const StepCase& c, const Parcel& stage, size_t rank, size_t step) {
   std::vector<Message> right;
   for (const StepMessage& expected : messages_of_step(c, rank, step))
-    if (!expected.broadcast) right.push_back(expected.message);
+    if (!expected.clipping) right.push_back(expected.message);
   const std::vector<Operation> operations = operations_in(stage, step);
   const std::string wrong =
       wrong_messages(static_cast<int>(rank), 0, messages_of(operations, 0), right);
   if (!wrong.empty())
-    stop(fmt::format("the numbers are right, but {} in {} waves{}\nin step {}", wrong,
-                     c.waves(step), clips_over_stages(c) ? ", and one of clip_gradients" : "",
+    stop(fmt::format("the numbers are right, but {} in {} waves\nin step {}", wrong, c.waves(step),
                      step + 1));
   if (clips_over_stages(c) &&
-      std::ranges::count(operations, OpKind::kBroadcast, &Operation::kind) == 0)
+      std::ranges::count(operations, OpKind::kAllGather, &Operation::kind) == 0)
     stop(
         fmt::format("the numbers are right, but rank {} has no part in clipping: call "
-                    "lab::clip_gradients with `pipeline` on every rank, in every step",
+                    "lab04::clip_gradients with `pipeline` on every rank, in every step",
                     rank));
 }
 
@@ -265,13 +261,14 @@ void judge_numbers(const StepCase& c, const std::vector<Parcel>& stages) {
       expect_waves(c, stages[rank], rank, step);
       expect_one_update(c, stages[rank], rank, step);
     }
-  judge_steps(c.training, stages,
-              {.loss = StepContract::Loss::kMeanOnLastStage,
-               .bits_of_one_process = c.standard,
-               .loss_in_parts = !c.one_wave_each(),  // each wave has its own sum
-               .how_to_clip = "call lab::clip_gradients(stage, max_gradient_norm, pipeline) after "
-                              "the last wave and before the update",
-               .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c, all); }});
+  judge_steps(
+      c.training, stages,
+      {.loss = StepContract::Loss::kMeanOnLastStage,
+       .bits_of_one_process = c.standard,
+       .loss_in_parts = !c.one_wave_each(),  // each wave has its own sum
+       .how_to_clip = "call lab04::clip_gradients(stage, max_gradient_norm, pipeline) after "
+                      "the last wave and before the update",
+       .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c, all); }});
 }
 
 void judge(const StepCase& c, const std::vector<Parcel>& stages) {

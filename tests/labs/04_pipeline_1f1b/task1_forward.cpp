@@ -1,4 +1,4 @@
-// Task 2: what each stage returns, and what travels for it.
+// Task 1: what each stage returns, and what travels for it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -102,19 +102,19 @@ void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
 
 const PipelineScenario kForward{"forward", inputs, judge, Way::kForward};
 
-TEST(Task2, ThreeStages) {
+TEST(Task1, ThreeStages) {
   judge_pipelines(kForward, whole_world(3), 200, lab::grading::buffered_messages());
 }
 
-TEST(Task2, OneStageSendsNothing) {
+TEST(Task1, OneStageSendsNothing) {
   judge_pipelines(kForward, whole_world(1), 210, late_messages(21));
 }
 
-TEST(Task2, OneToSixStagesLateMessages) {
+TEST(Task1, OneToSixStagesLateMessages) {
   judge_pipelines(kForward, parts_of_six_ranks(), 220, late_messages(22));
 }
 
-TEST(Task2, ThreeProcesses) { judge_pipelines(kForward, parts_of_three_ranks(), 230, {}); }
+TEST(Task1, ThreeProcesses) { judge_pipelines(kForward, parts_of_three_ranks(), 230, {}); }
 
 }  // namespace
 }  // namespace lab04

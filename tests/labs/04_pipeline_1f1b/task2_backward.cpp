@@ -1,4 +1,4 @@
-// Task 3: the gradients of every stage's weights, and what travels for them.
+// Task 2: the gradients of every stage's weights, and what travels for them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -168,19 +168,19 @@ void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
 
 const PipelineScenario kBackward{"backward", inputs, judge, Way::kBackward};
 
-TEST(Task3, ThreeStages) {
+TEST(Task2, ThreeStages) {
   judge_pipelines(kBackward, whole_world(3), 300, lab::grading::buffered_messages());
 }
 
-TEST(Task3, OneStageSendsNothing) {
+TEST(Task2, OneStageSendsNothing) {
   judge_pipelines(kBackward, whole_world(1), 310, late_messages(31));
 }
 
-TEST(Task3, OneToSixStagesLateMessages) {
+TEST(Task2, OneToSixStagesLateMessages) {
   judge_pipelines(kBackward, parts_of_six_ranks(), 320, late_messages(32));
 }
 
-TEST(Task3, ThreeProcesses) { judge_pipelines(kBackward, parts_of_three_ranks(), 330, {}); }
+TEST(Task2, ThreeProcesses) { judge_pipelines(kBackward, parts_of_three_ranks(), 330, {}); }
 
 }  // namespace
 }  // namespace lab04
