@@ -64,7 +64,7 @@ struct Options {
   Messages messages = Messages::kNone;
   // Of --simulate:
   bool simulate = false;
-  int stages = 3;
+  std::optional<int> stages;
   std::vector<double> costs = {1, 2};  // forward, backward, message
   std::string svg;
   bool print = false;
@@ -103,9 +103,8 @@ void add_simulation_options(CLI::App& app, Options& options) {
                "no training: show the schedule in simulated time, without messages unless "
                "--messages says which")
       ->group("Simulation");
-  add("--stages", options.stages, "P", "number of stages")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
+  add("--stages", options.stages, "P", "number of stages; default: those of the file, or 3")
+      ->check(CLI::Range(1, 64));
   add("--costs", options.costs, "F,B[,M]", "of a forward, a backward, a message; default: 1,2,0")
       ->delimiter(',')
       ->expected(2, 3);
@@ -148,8 +147,14 @@ Schedule make_schedule(const Options& options, int stages) {
   return schedule;
 }
 
+int stages_to_simulate(const Options& options) {
+  if (options.stages) return *options.stages;
+  const bool is_file = options.schedule != "gpipe" && options.schedule != "1f1b";
+  return is_file ? read_schedule(options.schedule).stage_count() : 3;
+}
+
 int show_simulation(const Options& options) {
-  const Schedule schedule = make_schedule(options, options.stages);
+  const Schedule schedule = make_schedule(options, stages_to_simulate(options));
   if (options.print) {
     fmt::print("{}", to_text(schedule));
     return 0;
