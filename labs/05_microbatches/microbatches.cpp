@@ -41,19 +41,25 @@ lab::Schedule with_blocking_messages(const lab::Schedule& plan) {
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline) {
-  // TODO(4): what one stage does in one wave.
-  //  1. First write the six kinds of actions for blocking messages. What does a pass leave for a
-  //     later action, and under which number will that action look for it?
-  //  2. Where does the loss come in, on the last stage?
-  //  3. Then posted messages. What must you keep until a posted recv is waited for, and where is
-  //     that? Until when must you keep what isend has returned?
-  lab::not_implemented("4", "labs/05_microbatches/microbatches.cpp");
+  // TODO(4a): what one stage does in one wave, if no message is posted.
+  //  1. Six kinds of actions: what does each of them need, and what does it leave behind?
+  //  2. Under which number does a later action look for what an earlier one has left?
+  //  3. Where does the loss come in, on the last stage?
+  // TODO(4b): afterwards, posted messages. Until then the next two lines refuse them.
+  //  1. What must you keep until a posted recv is waited for, and which action waits for it?
+  //  2. What does isend return, and until when must you keep it?
+  if (std::ranges::any_of(actions, &lab::Action::posted))
+    lab::not_implemented("4b", "labs/05_microbatches/microbatches.cpp");
+  lab::not_implemented("4a", "labs/05_microbatches/microbatches.cpp");
 }
 
 // --- 5C
 
 lab::Schedule with_messages(const lab::Schedule& plan) {
-  // TODO(5): the messages of task 3, arranged so that no stages wait in a circle.
+  // TODO(5): the messages of task 3, arranged so that no stages wait in a circle and none waits
+  // for a message that could have travelled earlier.
+  //  1. Which messages do you post?
+  //  2. How early does a recv begin? How many are open at the same time, then?
   lab::not_implemented("5", "labs/05_microbatches/microbatches.cpp");
 }
 

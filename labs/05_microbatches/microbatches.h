@@ -53,35 +53,39 @@ lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
                                           int64_t total_targets)>;
 
-/// Task 4 · What one stage does in one wave: `actions`, one after the other.
+/// Task 4a · What one stage does in one wave: `actions`, one after the other. In this task no
+/// message is posted.
 ///
 /// Works for every list that lab::validate accepts, in whatever order its passes come. Microbatch k
 /// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
 /// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
 /// C = stage.config().dim.
-///   - A send that is not posted is done when the next action begins. A posted send begins in its
-///     place and is waited for when all actions are done.
-///   - A recv that is not posted is done, at the latest, when the pass that reads it begins. A
-///     posted recv begins in its place and is waited for where that pass begins. (Any recv may
-///     also begin before its place.)
-/// The tensor of a message must not change while the message is pending.
+///   - A send that is not posted is done when the next action begins.
+///   - A recv that is not posted is done, at the latest, when the pass that reads it begins.
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, with `total_targets`.
 /// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
+///
+/// Task 4b · The same function, for lists in which some messages are posted.
+///   - A posted send begins in its place and is waited for when all actions are done.
+///   - A posted recv begins in its place and is waited for where the pass that reads it begins.
+/// The tensor of a message must not change while the message is pending. (Any recv, posted or not,
+/// may also begin before its place.)
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);
 
 // --- 5C · No deadlock.
 
-/// Task 5 · The same messages as in task 3, arranged so that the program of no valid schedule can
-/// deadlock, although a send that is not posted blocks until it is received. They cost no time: in
-/// simulated time, with messages that take none, the program is as fast as `plan`.
-///
-/// Any means will do: post what another stage may not be ready for, or put messages into an order
-/// in which the two sides of every pair of stages meet, or both. You may use lab::validate and
-/// lab::simulate while you try.
+/// Task 5 · The same messages as in task 3, arranged so that
+///   - the program of no valid schedule can deadlock, although a send that is not posted blocks
+///     until it is received;
+///   - messages cost no time: in simulated time, the program is as fast as `plan`, as long as a
+///     message takes no longer than the shortest pass of any stage;
+///   - at most two recvs are open at any place of a list: a recv is open from its place to the pass
+///     that reads it, and needs a tensor for as long.
+/// You may use lab::validate and lab::simulate while you try.
 lab::Schedule with_messages(const lab::Schedule& plan);
 
 /// Task 6 · One optimizer step of the whole pipeline, over one or several waves.

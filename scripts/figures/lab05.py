@@ -79,7 +79,7 @@ def chain():
     boxes = [(24, "schedule", "F0 F1 B0 B1", ["tasks 1, 2", "which pass after which"], True),
              (352, "program", "F0 >F0* F1 >F1* <B0 B0 ...", ["task 3 (naive), task 5 (safe)",
                                                           "the messages as well"], True),
-             (680, "executor", "run_actions", ["task 4, one wave", "task 6, the whole step"], True)]
+             (680, "executor", "run_actions", ["tasks 4a, 4b: one wave", "task 6: the whole step"], True)]
     w, h, top = 276, 128, 40
     for x, name, example, lines, _ in boxes:
         fig.rect(x, top, w, h, PALE_BLUE, BLUE)

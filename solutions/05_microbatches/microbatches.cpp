@@ -15,29 +15,6 @@ namespace {
 using lab::Action;
 using lab::ActionKind;
 
-/// `plan` with its messages: a receive just before the pass that reads it, a send just after the
-/// pass that makes it.
-lab::Schedule with_sends(const lab::Schedule& plan, bool posted) {
-  lab::Schedule program{plan.microbatches, {}};
-  const int last = plan.stage_count() - 1;
-  for (int s = 0; s <= last; ++s) {
-    lab::ActionList& list = program.stages.emplace_back();
-    for (const Action& pass : plan.stages[static_cast<size_t>(s)]) {
-      const int k = pass.microbatch;
-      if (pass.kind == ActionKind::kForward) {
-        if (s > 0) list.push_back({ActionKind::kRecvActivation, k});
-        list.push_back(pass);
-        if (s < last) list.push_back({ActionKind::kSendActivation, k, posted});
-      } else {
-        if (s < last) list.push_back({ActionKind::kRecvGradient, k});
-        list.push_back(pass);
-        if (s > 0) list.push_back({ActionKind::kSendGradient, k, posted});
-      }
-    }
-  }
-  return program;
-}
-
 /// Received tensors by microbatch, and the messages that carry them from stage to stage.
 class Mail {
  public:
@@ -108,9 +85,28 @@ lab::Schedule one_f_one_b(int stages, int microbatches) {
 }
 
 // Task 3
-lab::Schedule with_blocking_messages(const lab::Schedule& plan) { return with_sends(plan, false); }
+lab::Schedule with_blocking_messages(const lab::Schedule& plan) {
+  lab::Schedule program{plan.microbatches, {}};
+  const int last = plan.stage_count() - 1;
+  for (int s = 0; s <= last; ++s) {
+    lab::ActionList& list = program.stages.emplace_back();
+    for (const Action& pass : plan.stages[static_cast<size_t>(s)]) {
+      const int k = pass.microbatch;
+      if (pass.kind == ActionKind::kForward) {
+        if (s > 0) list.push_back({ActionKind::kRecvActivation, k});
+        list.push_back(pass);
+        if (s < last) list.push_back({ActionKind::kSendActivation, k});
+      } else {
+        if (s < last) list.push_back({ActionKind::kRecvGradient, k});
+        list.push_back(pass);
+        if (s > 0) list.push_back({ActionKind::kSendGradient, k});
+      }
+    }
+  }
+  return program;
+}
 
-// Task 4
+// Tasks 4a and 4b
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline) {
@@ -157,9 +153,24 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
   return loss_sum;
 }
 
-// Task 5: sends are posted, so no stage waits for a receiver. It waits only for data, and the
-// passes of a valid schedule do not wait for each other in a circle.
-lab::Schedule with_messages(const lab::Schedule& plan) { return with_sends(plan, true); }
+// Task 5: all messages are posted, so a stage waits only for data, and the passes of a valid
+// schedule do not wait for each other in a circle. Each recv is posted one pass early: its message
+// travels during that pass.
+lab::Schedule with_messages(const lab::Schedule& plan) {
+  lab::Schedule program = with_blocking_messages(plan);
+  for (lab::ActionList& list : program.stages) {
+    auto pass = list.begin();  // the latest
+    for (auto action = list.begin(); action != list.end(); ++action) {
+      if (!is_message(action->kind)) {
+        pass = action;
+        continue;
+      }
+      action->posted = true;
+      if (!is_send(action->kind)) std::rotate(pass++, action, action + 1);  // to before the pass
+    }
+  }
+  return program;
+}
 
 // Task 6
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,

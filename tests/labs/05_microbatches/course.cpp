@@ -19,8 +19,6 @@ using lab::grading::Operation;
 
 namespace {
 
-bool is_recv(const Action& action) { return is_message(action.kind) && !is_send(action.kind); }
-
 /// The split into pipelines is the tests' own.
 bool is_split(const Operation& operation) {
   return operation.kind == OpKind::kSplit && operation.group == "world";
@@ -53,12 +51,6 @@ size_t place_of(const ActionList& actions, const Action& wanted) {
     return action.kind == wanted.kind && action.microbatch == wanted.microbatch;
   });
   return static_cast<size_t>(found - actions.begin());
-}
-
-/// The pass that reads what a recv brings.
-Action reader_of(const Action& recv) {
-  return {recv.kind == ActionKind::kRecvActivation ? ActionKind::kForward : ActionKind::kBackward,
-          recv.microbatch};
 }
 
 std::vector<Message> those_with(const std::vector<Message>& all, bool recv, int peer) {

@@ -69,8 +69,6 @@ class RandomWalk {
   std::vector<int> progress_;
 };
 
-bool is_recv(const Action& action) { return is_message(action.kind) && !is_send(action.kind); }
-
 /// What the implementation returned, as the rank program packs it.
 Schedule answer_in(const Parcel& result, const std::string& name) {
   try {
@@ -152,25 +150,6 @@ Schedule random_program(const Size& size, uint64_t seed) {
   return program;
 }
 
-Schedule around_passes(const Schedule& plan, bool posted_sends) {
-  Schedule program{plan.microbatches, {}};
-  const int last = plan.stage_count() - 1;
-  for (int stage = 0; stage <= last; ++stage) {
-    ActionList& list = program.stages.emplace_back();
-    for (const Action& pass : plan.stages[static_cast<size_t>(stage)]) {
-      const bool forward = pass.kind == ActionKind::kForward;
-      const int k = pass.microbatch;
-      if (forward ? stage > 0 : stage < last)
-        list.push_back({forward ? ActionKind::kRecvActivation : ActionKind::kRecvGradient, k});
-      list.push_back(pass);
-      if (forward ? stage < last : stage > 0)
-        list.push_back(
-            {forward ? ActionKind::kSendActivation : ActionKind::kSendGradient, k, posted_sends});
-    }
-  }
-  return program;
-}
-
 Schedule with_early_recvs(Schedule program) {
   for (ActionList& list : program.stages) {
     std::stable_partition(list.begin(), list.end(), is_recv);
@@ -183,6 +162,11 @@ Schedule program_from(const std::string& text) {
   const Schedule program = lab::schedule_from_text(text, "a program of the tests");
   lab::require_valid(program, "a program of the tests");
   return program;
+}
+
+Action reader_of(const Action& recv) {
+  return {recv.kind == ActionKind::kRecvActivation ? ActionKind::kForward : ActionKind::kBackward,
+          recv.microbatch};
 }
 
 std::string in_words(const ActionList& actions) {

@@ -8,6 +8,7 @@
 
 #include "common/pipeline/schedule.h"
 #include "tests/grading/verdict.h"
+#include "tests/unit/pipeline_plans.h"
 
 namespace lab05 {
 
@@ -32,12 +33,16 @@ lab::Schedule random_plan(const Size& size, uint64_t seed);
 lab::Schedule random_blocking_program(const Size& size, uint64_t seed);
 /// The same with some messages posted, and earlier than necessary.
 lab::Schedule random_program(const Size& size, uint64_t seed);
-/// The schedule with its messages around every pass: recvs blocking, sends blocking or posted.
-lab::Schedule around_passes(const lab::Schedule& plan, bool posted_sends);
 /// All messages posted, the recvs at the beginning.
 lab::Schedule with_early_recvs(lab::Schedule program);
 /// A valid program, or Error.
 lab::Schedule program_from(const std::string& text);
+
+inline bool is_recv(const lab::Action& action) {
+  return is_message(action.kind) && !is_send(action.kind);
+}
+/// The pass that reads what a recv brings.
+lab::Action reader_of(const lab::Action& recv);
 
 /// "F0 F1 B0 B1".
 std::string in_words(const lab::ActionList& actions);

@@ -17,6 +17,7 @@
 #include "tests/grading/reference.h"
 #include "tests/grading/training_rank.h"
 #include "tests/labs/05_microbatches/rank_correct.h"
+#include "tests/unit/pipeline_plans.h"
 
 using lab::ProcessGroup;
 using lab::Schedule;
@@ -108,19 +109,19 @@ Schedule one_f_one_b(int stages, int microbatches) {
 }
 
 Schedule with_blocking_messages(const Schedule& plan) {
-  return is_given("3") ? correct::with_sends(plan, false) : own(&with_blocking_messages)(plan);
+  return is_given("3") ? with_messages_beside(plan, false) : own(&with_blocking_messages)(plan);
 }
 
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, ProcessGroup& pipeline) {
   note_wave(actions, microbatches, pipeline.rank());
-  const auto run = is_given("4") ? &correct::run_actions : own(&run_actions);
+  const auto run = is_given("4b") ? &correct::run_actions : own(&run_actions);
   return run(stage, actions, microbatches, loss, total_targets, pipeline);
 }
 
 Schedule with_messages(const Schedule& plan) {
-  return is_given("5") ? correct::with_sends(plan, true) : own(&with_messages)(plan);
+  return is_given("5") ? with_messages_beside(plan, true) : own(&with_messages)(plan);
 }
 
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const Schedule& schedule,
@@ -160,7 +161,7 @@ std::optional<ProcessGroup> part_of(const Parcel& input, ProcessGroup& world) {
   return world.split(number, world.rank(), fmt::format("pipeline {}", number));
 }
 
-/// Task 4: one wave of one stage.
+/// Tasks 4a and 4b: one wave of one stage.
 Parcel run_wave(const Parcel& input, ProcessGroup& world) {
   std::optional<ProcessGroup> part = part_of(input, world);
   ProcessGroup& pipeline = part ? *part : world;

@@ -1,4 +1,4 @@
-// Correct functions that replace the student's.
+// A correct executor, which replaces the student's.
 #include "tests/labs/05_microbatches/rank_correct.h"
 
 #include <optional>
@@ -104,25 +104,6 @@ class Runner {
 };
 
 }  // namespace
-
-lab::Schedule with_sends(const lab::Schedule& plan, bool posted) {
-  lab::Schedule program{plan.microbatches, {}};
-  const auto last = plan.stages.size() - 1;
-  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
-    lab::ActionList& list = program.stages.emplace_back();
-    for (const Action& pass : plan.stages[stage]) {
-      const bool forward = pass.kind == ActionKind::kForward;
-      const int k = pass.microbatch;
-      if (forward ? stage > 0 : stage < last)
-        list.push_back({forward ? ActionKind::kRecvActivation : ActionKind::kRecvGradient, k});
-      list.push_back(pass);
-      if (forward ? stage < last : stage > 0)
-        list.push_back(
-            {forward ? ActionKind::kSendActivation : ActionKind::kSendGradient, k, posted});
-    }
-  }
-  return program;
-}
 
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,

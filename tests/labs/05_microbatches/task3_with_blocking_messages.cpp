@@ -32,7 +32,7 @@ void expect_deadlock(const Question& question, const Schedule& answer, const Sch
 
 void expect_naive(const Question& question, const Schedule& answer) {
   expect_size(question, answer);
-  const Schedule right = around_passes(question.plan, /*posted_sends=*/false);
+  const Schedule right = with_messages_beside(question.plan, /*posted_sends=*/false);
   expect_deadlock(question, answer, right);
   for (size_t s = 0; s < right.stages.size(); ++s) {
     const ActionList& list = answer.stages[s];

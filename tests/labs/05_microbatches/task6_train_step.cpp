@@ -294,8 +294,8 @@ StepCase with_schedule(TrainingCase training, int m, size_t kind, uint64_t seed)
   const Size size{training.stages(), m};
   training.name += fmt::format(", {} microbatches in waves of {}", training.steps[0][0].size(), m);
   return {.training = std::move(training),
-          .schedule = kind == 0   ? around_passes(one_f_one_b_plan(size), true)
-                      : kind == 1 ? around_passes(gpipe_plan(size), false)
+          .schedule = kind == 0   ? with_messages_beside(one_f_one_b_plan(size), true)
+                      : kind == 1 ? with_messages_beside(gpipe_plan(size), false)
                                   : random_program(size, seed),
           .standard = kind < 2};
 }
@@ -332,7 +332,7 @@ std::vector<StepCase> draw_steps(int stages, int microbatches, uint64_t seed) {
 }
 
 JobOptions given(JobOptions options) {
-  options.given = {"3", "4", "5"};
+  options.given = {"3", "4b", "5"};
   return options;
 }
 
@@ -387,7 +387,7 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
     std::vector<TokenBatch> batches;
     for (int k = 0; k < count; ++k) batches.push_back(lab::grading::draw_tokens({4}, 4, 11, seed));
     StepCase c{.training = draw_pipeline(stages, batches, seed),
-               .schedule = around_passes(gpipe_plan({stages, m}), true)};
+               .schedule = with_messages_beside(gpipe_plan({stages, m}), true)};
     c.training.leftover = 0.25F;
     cases.push_back(c);
     calls.push_back({.scenario = "train_step",

@@ -9,8 +9,6 @@
 #include <numeric>
 #include <random>
 
-#include "tests/labs/05_microbatches/plans.h"
-
 namespace lab05 {
 
 using lab::TokenBatch;
@@ -91,6 +89,25 @@ Wave draw_wave(const std::string& name, const lab::Schedule& schedule, Microbatc
   if (differ_in != Microbatches::kNoTargets) wave.total += 37.0 * static_cast<double>(seed % 3);
   wave.training.leftover = seed % 2 == 0 ? 0.25F : 0.0F;
   return wave;
+}
+
+std::vector<Wave> draw_waves(int stages, uint64_t seed,
+                             const std::function<lab::Schedule(const Size&)>& regular,
+                             const std::function<lab::Schedule(const Size&, uint64_t)>& random) {
+  std::vector<Wave> waves;
+  for (const int m : {1, 2, 3, 4, 5, 6, 7, 8, 19}) {
+    const Size size{stages, m};
+    const Microbatches shapes = Microbatches::kShapes;
+    const lab::Schedule drawn = random(size, lab::grading::scenario_seed() + ++seed);
+    const std::string name = fmt::format("{} microbatches", m);
+    waves.push_back(draw_wave(name, regular(size), shapes, 10 * seed));
+    waves.push_back(draw_wave(name + ", another order", drawn, shapes, 10 * seed + 1));
+    waves.push_back(draw_wave(name + ", the same once more", drawn, shapes, 10 * seed + 2));
+    if (m % 3 == 2)
+      waves.push_back(draw_wave(name + ", without any target", regular(size),
+                                Microbatches::kNoTargets, 10 * seed + 3));
+  }
+  return waves;
 }
 
 void fill_missing_tokens(Parcel& input, int64_t vocab) {

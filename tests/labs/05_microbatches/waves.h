@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 #include "tests/labs/05_microbatches/course.h"
+#include "tests/labs/05_microbatches/plans.h"
 
 namespace lab05 {
 
@@ -29,6 +31,12 @@ struct Wave {
 
 Wave draw_wave(const std::string& name, const lab::Schedule& schedule, Microbatches differ_in,
                uint64_t seed);
+
+/// Waves of 1 to 8 and of 19 microbatches. `regular` and `random` make their programs; a program of
+/// `random` comes twice, with different microbatches.
+std::vector<Wave> draw_waves(
+    int stages, uint64_t seed, const std::function<lab::Schedule(const Size&)>& regular,
+    const std::function<lab::Schedule(const Size&, uint64_t seed)>& random);
 
 /// A model cut into as many stages, with `microbatches`, for a case of a single step.
 lab::grading::TrainingCase draw_pipeline(int stages, std::vector<lab::TokenBatch> microbatches,
