@@ -295,6 +295,7 @@ class Standstill {
     if (next_ == reader) return "";
     if (!c_.actions[place].posted) return next_ < place ? skipped(place) : "";
     if (next_ > reader) return "";
+    if (next_ < place && c_.actions[next_].kind == c_.actions[place].kind) return skipped(place);
     return fmt::format(
         "{} is posted: the stage goes on, and waits for it where {} begins, which "
         "reads it; rank {} waits for it before {}",
@@ -304,8 +305,11 @@ class Standstill {
   std::string skipped(size_t place) const {
     return fmt::format(
         "rank {} waits in {}, but has not begun {}, which comes before it in its "
-        "list: actions are begun one after the other",
-        c_.rank(), name(place), name(next_));
+        "list: actions are begun one after the other{}",
+        c_.rank(), name(place), name(next_),
+        c_.actions[next_].kind == c_.actions[place].kind
+            ? ", and the tag of a message is its microbatch"
+            : "");
   }
 
   const Course& c_;
