@@ -6,7 +6,8 @@
 #   lab01_student, lab01_solution   the program of labs/01_single_gpu/main.cpp
 #   lab06_mine                      that of the student, with the student's earlier labs as well
 #   lab01_rehearsal                 the same program, which takes its implementation from LD_PRELOAD:
-#                                   the last test of a lab whose tests have a program.cpp
+#                                   the last test of a lab whose tests have a program.cpp, and
+#                                   ./workbook break
 #   lab01_ranks                     the rank program of the lab's tests (rank*.cpp), which loads any
 #                                   implementation (tests/grading/implementation.h)
 #   lab01_verdict                   the tests: all other files of tests/labs/01_single_gpu. Starts
@@ -84,7 +85,7 @@ function(add_lab number name)
     endif()
     # expect_program() runs programs that train. A lab may have another, and no test of it.
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/program.cpp)
-      lab_add_rehearsal(${lab})
+      lab_add_rehearsal(${lab} ${folder})
       set(rehearsal ${lab}_rehearsal)
     endif()
   endif()
@@ -162,7 +163,8 @@ endfunction()
 # The tests of a lab: all of tests/labs/FOLDER except the files of rank programs.
 function(lab_add_verdict lab folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/*.cpp)
-  foreach(kind IN ITEMS rank rehearsal emulated gpu)
+  list(FILTER sources EXCLUDE REGEX "/rehearsal.cpp$")  # lab_add_rehearsal
+  foreach(kind IN ITEMS rank emulated gpu)
     set(${kind}_sources ${sources})
     list(FILTER ${kind}_sources INCLUDE REGEX "/${kind}[^/]*$")
     list(REMOVE_ITEM sources ${${kind}_sources})
@@ -228,21 +230,23 @@ function(lab_serve_implementations program)
   set_target_properties(${program} PROPERTIES ENABLE_EXPORTS ON)
 endfunction()
 
-# The lab's program without an implementation: that of LD_PRELOAD, else the solution's.
-# rehearsal.cpp of the lab's tests defines functions that take precedence over both: those whose
-# results the contract leaves open.
-function(lab_add_rehearsal lab)
-  set(fixed "")
-  if(TARGET ${lab}_test_rehearsal)
-    set(fixed $<TARGET_OBJECTS:${lab}_test_rehearsal>)
-  endif()
+# The lab's program without an implementation: that of LD_PRELOAD, else the solution's. The functions
+# of rehearsal.cpp of the lab's tests, whose results the contract leaves open, are a shared object of
+# their own, which only the tests load.
+function(lab_add_rehearsal lab folder)
   add_executable(${lab}_rehearsal EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${lab}_main>
-                 $<TARGET_OBJECTS:lab_training_functions_cpu> ${fixed}
+                 $<TARGET_OBJECTS:lab_training_functions_cpu>
                  ${CMAKE_SOURCE_DIR}/common/run/report/whose_labs.cpp)
-  target_compile_definitions(${lab}_rehearsal PRIVATE LAB_WHOSE="student")
+  target_compile_definitions(${lab}_rehearsal PRIVATE LAB_WHOSE="")
   target_link_libraries(${lab}_rehearsal PRIVATE ${lab}_shared_solution ${lab}_base lab_common)
   lab_serve_implementations(${lab}_rehearsal)
   set_target_properties(${lab}_rehearsal PROPERTIES LINKER_LANGUAGE CXX LAB_NO_GPU ON)
+  set(fixed ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/rehearsal.cpp)
+  if(EXISTS ${fixed})
+    lab_add_implementation(${lab} rehearsal ${fixed})
+    target_link_libraries(${lab}_code_rehearsal PRIVATE lab_warnings)
+    add_dependencies(${lab}_rehearsal ${lab}_shared_rehearsal)
+  endif()
 endfunction()
 
 # One implementation: its code (LAB_code_NAME), and this as a shared object (LAB_shared_NAME).
