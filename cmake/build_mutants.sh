@@ -2,9 +2,15 @@
 # Compiles every source in a folder, the mutants of a solution, into a shared object, unless there is
 # one that is newer than the source and the compiler's options.
 #
-# usage: build_mutants.sh COMPILE_COMMANDS SOLUTION SOURCE_FOLDER OBJECT_FOLDER
+# usage: build_mutants.sh [--optimized] COMPILE_COMMANDS SOLUTION SOURCE_FOLDER OBJECT_FOLDER
 #   COMPILE_COMMANDS: the compile_commands.json that says how SOLUTION is compiled
+#   --optimized: as SOLUTION is, to compare their speed
 set -euo pipefail
+optimized=false
+if [[ $1 == --optimized ]]; then
+  optimized=true
+  shift
+fi
 commands=$1
 solution=$2
 sources=$3
@@ -12,7 +18,7 @@ objects=$4
 mkdir -p "$objects"
 
 # The solution's command without its files, its warnings and its optimisation, which would cost more
-# time than it saves; the emulation of CUDA needs its own flags (cmake/Emulation.cmake).
+# time than it saves in a test; the emulation of CUDA needs its own flags (cmake/Emulation.cmake).
 command=$(grep -A 1 -F -B 2 "\"file\": \"$solution\"" "$commands" | sed -n 's/^ *"command": "\(.*\)",\?$/\1/p' |
   head -n 1 | sed -e 's/\\\(.\)/\1/g' -e 's/ -o [^ ]* -c .*//')
 [[ -n $command ]] || { echo "error: $commands does not say how $solution is compiled" >&2 && exit 1; }
@@ -20,12 +26,14 @@ command=$(grep -A 1 -F -B 2 "\"file\": \"$solution\"" "$commands" | sed -n 's/^ 
 read -a words <<<"$command"
 compiler=${words[0]}
 options=(-O0 -fPIC)
+if $optimized; then options=(-fPIC); fi
 if [[ $command == *-fsanitize=thread* ]]; then
   options=(-O1 -g1 -gdwarf-4 -fPIC -nodefaultlibs)  # the sanitizer's library is not linked
 fi
 for word in "${words[@]:1}"; do
   case $word in
-    -W* | -O* | -g*) ;;
+    -O*) if $optimized; then options+=("$word"); fi ;;
+    -W* | -g*) ;;
     *) options+=("$word") ;;
   esac
 done

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the folder may be read-only
 from lab_built import check_build
-from lab_code import declarations, read_mutants
+from lab_code import declarations, read_experiments, read_mutants
 from lab_new import new, stop
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,6 +39,7 @@ class Lab:
         self.predictions = f"labs/{folder}/predictions.json"
         self.answers = f"solutions/{folder}/README.md"
         self.mutants = f"tests/labs/{folder}/mutants.txt"
+        self.experiments = f"labs/{folder}/experiments.txt"
         self.deck = f"slides/{folder}.md"
         if not (ROOT / self.points).is_file():
             stop(f"{self.points} is missing: lab check is for labs with points")
@@ -122,18 +123,18 @@ def check_tests(lab):
     if not lab.read(lab.mutants):
         return
     solution, mutants = lab.read(lab.solution), read_mutants(lab.read(lab.mutants))
-    for line, name, tasks, edits in mutants:
-        for task in sorted(set(tasks) - set(lab.tasks) - {"none"}):
-            lab.problem(lab.mutants, line, f"{name} is for task {task}, which does not exist",
+    for mutant in mutants:
+        for task in sorted(set(mutant.tasks) - set(lab.tasks) - {"none"}):
+            lab.problem(lab.mutants, mutant.line, f"{mutant.name} is for task {task}, which does not exist",
                         "name one of points.json")
-        for text in edits:
+        for text, _ in mutant.edits:
             if solution.count(text) != 1:
-                lab.problem(lab.mutants, line, f"{name} replaces lines that the solution has "
+                lab.problem(lab.mutants, mutant.line, f"{mutant.name} replaces lines that the solution has "
                             f"{solution.count(text)} times: {text.strip().partition(chr(10))[0]!r}",
                             "adapt the mutant to the solution")
     needed = [(task, 3, "wrong solutions") for task in lab.tasks] + [("none", 1, "correct variants")]
     for task, least, kind in needed:
-        count = sum(task in tasks for _, _, tasks, _ in mutants)
+        count = sum(task in mutant.tasks for mutant in mutants)
         if count < least:
             lab.problem(lab.mutants, 1, f"task {task} has {count} {kind} and needs at least {least}",
                         "add those that students will write (docs/grading.md)")
@@ -230,6 +231,37 @@ def check_predictions(lab):
                                 f"add it, or remove it from {lab.predictions}")
 
 
+def check_experiments(lab):
+    """Those of ./workbook break, if the lab has any."""
+    text = lab.read(lab.experiments)
+    if not text:
+        return
+    try:
+        experiments = read_experiments(text)
+    except ValueError as error:
+        line, _, what = str(error).partition(": ")
+        lab.problem(lab.experiments, int(line), what, "see docs/authors.md")
+        return
+    section = re.search(r"^### 6\.1 .*?(?=^##)", lab.read(lab.handout), re.M | re.S)
+    rows = re.findall(r"^\| ([A-Z]\d?) \| ", section[0], re.M) if section else []
+    letters = [experiment.letter for experiment in experiments]
+    mutants = {mutant.name for mutant in read_mutants(lab.read(lab.mutants)) if "none" not in mutant.tasks}
+    for letter in rows:
+        if letter not in letters:
+            lab.problem(lab.handout, f"| {letter} |", f"{lab.experiments} has no experiment {letter}",
+                        "add it, or remove the row")
+    for experiment in experiments:
+        if letters.count(experiment.letter) > 1:
+            lab.problem(lab.experiments, experiment.line, f"there are two experiments {experiment.letter}",
+                        "rename one")
+        if experiment.letter not in rows:
+            lab.problem(lab.experiments, experiment.line,
+                        f"section 6.1 of the handout has no row | {experiment.letter} |", "add it")
+        if experiment.mutant not in mutants:
+            lab.problem(lab.experiments, experiment.line,
+                        f"{lab.mutants} has no wrong solution {experiment.mutant}", "add it there")
+
+
 def check_with_tests(lab):
     """What the tests of all texts and of all includes say about this lab."""
     def run(*command):
@@ -252,7 +284,7 @@ def check_with_tests(lab):
 def check(folder, build):
     lab = Lab(folder)
     for part in (check_files, check_starter, check_tests, check_hints, check_handout, check_predictions,
-                 check_with_tests):
+                 check_experiments, check_with_tests):
         part(lab)
     extent = f"{check_build(lab, build)} tests run" if build else "only what needs no build"
     row = "".join(line for line in lab.read("README.md").splitlines() if lab.folder in line)

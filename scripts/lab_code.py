@@ -1,5 +1,5 @@
 """What a file of C++ declares, read roughly: enough to compare a starter with its solution. And what
-mutants.txt says."""
+mutants.txt and experiments.txt say."""
 
 import collections
 import re
@@ -70,18 +70,79 @@ def declarations(source):
     return found
 
 
+# `edits`: (find, replace) of each. `line`: where the entry begins.
+Mutant = collections.namedtuple("Mutant", "line name tasks message edits")
+
+
 def read_mutants(text):
-    """(line, name, tasks, texts to find) of each entry of a mutants.txt (tests/grading/mutants.h)."""
+    """The entries of a mutants.txt (tests/grading/mutants.h)."""
     mutants, inside = [], None
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("# ") and inside is None:
-            mutants.append((number, line[2:], [], []))
+            mutants.append(Mutant(number, line[2:], [], [], []))
         elif mutants and line in ("<<<<", "====", ">>>>"):
             inside = line if line != ">>>>" else None
             if inside == "<<<<":
-                mutants[-1][3].append("")
-        elif mutants and inside == "<<<<":
-            mutants[-1][3][-1] += line + "\n"
-        elif mutants and inside is None and line.startswith("task: "):
-            mutants[-1][2].extend(line[6:].split())
+                mutants[-1].edits.append(("", ""))
+        elif mutants and inside is not None:
+            find, replace = mutants[-1].edits.pop()
+            edit = (find + line + "\n", replace) if inside == "<<<<" else (find, replace + line + "\n")
+            mutants[-1].edits.append(edit)
+        elif mutants and line.startswith("task: "):
+            mutants[-1].tasks.extend(line[6:].split())
+        elif mutants and line.startswith("message: "):
+            mutants[-1].message.append(line[9:])
     return mutants
+
+
+# `options`: of the program, by name; "" for a flag. `wrong_runs`: how often the wrong version runs.
+Experiment = collections.namedtuple("Experiment", "line letter what mutant options predict look wrong_runs")
+
+
+def split_options(words):
+    """["--steps", "3", "--drift"] -> {"--steps": "3", "--drift": ""}"""
+    options = {}
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word.partition("=")
+            options[name] = value
+        elif not options or options[name]:
+            raise ValueError(f"'{word}' belongs to no option")
+        else:
+            options[name] = word
+    return options
+
+
+def read_experiments(text):
+    """The entries of an experiments.txt (docs/authors.md). Raises ValueError that names the line."""
+    entries, key = [(0, "", {})], None
+    for number, line in enumerate(text.splitlines(), 1):
+        field = re.fullmatch(r"(\w+): +(\S.*)", line)
+        if line.startswith("# "):
+            entries.append((number, line[2:].strip(), {}))
+            key = None
+        elif field and field[1] in ("what", "mutant", "options", "predict", "look", "runs"):
+            key = field[1]
+            entries[-1][2][key] = field[2]
+        elif line.startswith("  ") and key:
+            entries[-1][2][key] += " " + line.strip()
+        elif key or len(entries) > 1:
+            if line:
+                raise ValueError(f"{number}: expected what, mutant, options, predict, look or runs, not '{line}'")
+            key = None
+    common, found = entries[0][2], []
+    for number, letter, fields in entries[1:]:
+        missing = {"what", "mutant", "look"} - fields.keys()
+        if missing:
+            raise ValueError(f"{number}: {letter} has no '{min(missing)}:'")
+        if not re.fullmatch("[1-3]", fields.get("runs", "1")):
+            raise ValueError(f"{number}: {letter}: 'runs:' is 1, 2 or 3")
+        try:
+            options = {**split_options(common.get("options", "").split()),
+                       **split_options(fields.get("options", "").split())}
+        except ValueError as error:
+            raise ValueError(f"{number}: {letter}: {error}") from None
+        found.append(Experiment(number, letter, fields["what"], fields["mutant"], options,
+                                fields.get("predict", common.get("predict", "")), fields["look"],
+                                int(fields.get("runs", 1))))
+    return found

@@ -47,6 +47,11 @@ rm "$tree/tests/labs/98_sample"
 
 "$tree/workbook" lab new 98 sample >new.log || fail "lab new:"$'\n'"$(cat new.log)"
 "$tree/workbook" lab check 98 >check.log || fail "the new lab:"$'\n'"$(cat check.log)"
+# With an experiment, which the new lab has not.
+printf '%s\n' 'options: --ranks 3' '' '# A' 'what: own numbers only' 'mutant: own_number_only' 'look: the numbers' \
+  >"$tree/labs/98_sample/experiments.txt"
+sed -i 's/^\*Author: wrong versions.*/| A | own numbers only | |/' "$tree/labs/98_sample/README.md"
+"$tree/workbook" lab check 98 >check.log || fail "the new lab with an experiment:"$'\n'"$(cat check.log)"
 grep -rnE 'NN|NAME|SHORT|TITLE' "$tree"/{labs,solutions,tests/labs}/98_sample "$tree/slides/98_sample.md" &&
   fail "placeholders are left in the new lab"
 cp -r "$tree" good
@@ -94,6 +99,13 @@ slip $tests/mutants.txt "has 2 wrong solutions" '/^# own_number_only/,$d'
 slip $tests/mutants.txt "has 0 correct variants" '/^# correct/,/^$/d'
 slip $tests/mutants.txt "lines that the solution has 0 times" 's/ranges::sort\(numbers\);/sort(numbers);/'
 slip $tests/mutants.txt "task 9, which does not exist" 's/^task: 1/task: 9/'
+slip $labs/README.md "has no experiment B" 's/^\| A \| own/| B | own/'
+slip $labs/experiments.txt "has no row" 's/^# A/# B/'
+slip $labs/experiments.txt "has no wrong solution own_numbers" 's/own_number_only/own_numbers/'
+slip $labs/experiments.txt "A has no 'look:'" '/^look/d'
+slip $labs/experiments.txt "belongs to no option" 's/^options: /&3 /'
+slip $labs/experiments.txt "'runs:' is 1" 's/^look/runs: 0\nlook/'
+slip $labs/experiments.txt "not 'hook: the" 's/^look/hook/'
 slip CMakeLists.txt "does not mention this lab" '/^add_lab\(98/d'
 slip CMakePresets.json "does not mention this lab" 's/"lab98"/"lab97"/'
 slip README.md "does not mention this lab" '/98_sample/d'
