@@ -14,7 +14,7 @@ def stop(message):
 
 
 def put_after(text, pattern, addition, file):
-    """`text` with `addition` behind the last match of `pattern`."""
+    """`text` with `addition` after the last match of `pattern`."""
     places = [match.end() for match in re.finditer(pattern, text, re.M)]
     if not places:
         stop(f"{file} has no line of a lab to put the new one after (scripts/lab.py: {pattern})")

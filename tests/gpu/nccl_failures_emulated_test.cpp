@@ -102,7 +102,7 @@ TEST_F(NcclFailures, SharedGpusPassWithHostIdsOfTheirOwn) {
       "fewer ranks, or use --comm gloo, which lets ranks share a GPU");
 }
 
-// Behind the check of the transport stands NCCL's own.
+// After the check of the transport comes NCCL's own.
 TEST_F(NcclFailures, SharedGpusAreRefusedByNccl) {
   emulation::set_bus_of_thread(0);
   const std::string id = nccl::make_unique_id();

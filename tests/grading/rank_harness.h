@@ -27,7 +27,7 @@ struct RankJob {
   double deadline_s = 10;  // in which it is done unless something is wrong; then every rank that
                            // still runs is ended
   double grace_s = 1;      // what the other ranks get once one has failed
-  int threads = 0;         // per rank; 0: an equal share of the cores
+  int threads = 0;         // per rank; 0: the cores are divided equally
   Network network = Network::kNone;
   SimulationOptions simulation = {};  // `ranks` is the number of inputs
 };

@@ -27,9 +27,9 @@ void expect(double got, const Expected& expected);
 /// The seed that scenarios are drawn from: 1, or what `./workbook test N --seed S` says.
 uint64_t scenario_seed();
 
-/// Ends the test as failed unless `got[rank]` is right on every rank. Told is the first rank that
-/// is wrong (with `kLastFirst` the last: what goes wrong on a stage, goes wrong on those after it
-/// in the order of the messages), and which ranks are right. `details(rank)` adds lines.
+/// Ends the test as failed unless `got[rank]` is right on every rank. The message names the
+/// first rank that is wrong (with `kLastRank` the last, because in a backward pass mistakes travel
+/// upstream), and the ranks that are right. `details(rank)` adds lines.
 enum class Blame { kFirstRank, kLastRank };
 void expect_on_every_rank(const std::vector<std::vector<double>>& got,
                           const std::function<Expected(size_t rank)>& expected,

@@ -58,7 +58,8 @@ std::string tiles(const RunReport& report) {
 
 std::string whose(const std::string& labs) {
   if (labs == "mine")
-    return "<p class=\"whose own\">Trained by your code: all six labs behind this run are your own "
+    return "<p class=\"whose own\">Trained by your code: all six labs that this run uses are your "
+           "own "
            "work.</p>\n";
   if (labs == "student")
     return "<p class=\"whose own\">Trained by your lab 06, on the reference solutions of labs 01 "

@@ -116,8 +116,8 @@ double number_of(const TokenBatch& batch, std::span<const TokenBatch> all,
       what.find("before it is received") == std::string::npos)
     throw lab::Error(what);
   throw lab::Error(
-      fmt::format("run_actions on stage {} of pipeline {}: {}\nhas this rank the actions of its "
-                  "own stage? schedule.stages has one list per stage: take the one of "
+      fmt::format("run_actions on stage {} of pipeline {}: {}\ndoes this rank have the actions of "
+                  "its own stage? schedule.stages has one list per stage: take the one of "
                   "mesh.place.stage",
                   mesh.place.stage, mesh.place.pipeline, what));
 }

@@ -55,7 +55,7 @@ void judge(const Epoch& e, const std::vector<Parcel>& ranks) {
   if (e.grid.pp > 1 && each > 0 &&
       std::ranges::all_of(all, [&](const Sequences& own) { return own.size() == each; }))
     wrong = fmt::format(
-        "every pipeline reads {} sequences, as if each rank had a shard of its own: "
+        "every pipeline reads {} sequences, as if each rank had its own shard: "
         "{} pipelines divide the epoch\n{}",
         each, e.grid.dp, wrong);
   std::string text = "\norder:" + lab::grading::in_words(e.order);
