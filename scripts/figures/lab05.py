@@ -304,7 +304,7 @@ def lifetimes():
 def uneven():
     """1F1B with the head on the last stage."""
     m = 6
-    head = 0.84
+    head = 2_359_296 / 2_802_240  # lab 04, 5.1
     fig = Figure(980, 330, "Uneven stages: the slowest one sets the pace")
     costs = [(2, 4), (2, 4), (2 + head, 2 * (2 + head))]
     spans = simulate(one_f_one_b(3, m), costs)
@@ -320,7 +320,7 @@ def uneven():
         for kind, k, start, stop in spans[s]:
             bar(fig, left + start * unit, y, (stop - start) * unit, h, kind, f"{k}")
     idle = 1 - sum(m * (f + b) for f, b in costs) / (3 * end)
-    fig.text(left, 42, f"1F1B, m = 6, the head costs {head} layers", 16, MUTED, "start")
+    fig.text(left, 42, f"1F1B, m = 6, the head costs {head:.2f} layers", 16, MUTED, "start")
     fig.text(960, 42, f"makespan {end:.1f}; idle {idle:.0%} instead of 25%".replace("%", " %"), 16,
              INK, "end", "bold")
     fig.text(490, 286, "Stage 2 has no gap in the middle. The others wait for it once per "
