@@ -5,6 +5,7 @@
 // them to spread the work over several devices.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
+#include "labs/01_single_gpu/check_gradients.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/01cuda_kernels/training_functions.h"
 
@@ -28,8 +30,14 @@ namespace {
 using namespace lab;
 
 int train(int argc, char** argv) {
+  bool check = false;
   const TrainOptions options = parse_train_options(
-      argc, argv, {.about = "Trains a LLaMA that tells stories, on one device."});
+      argc, argv,
+      {.about = "Trains a LLaMA that tells stories, on one device.",
+       .add_options = [&check](CLI::App& app) {
+         app.add_flag("--check-gradients", check, "no training: compare with finite differences");
+       }});
+  if (check) return lab01::check_gradients(&lab01::causal_lm_loss);
   set_thread_count(options.threads);
   const Device device = choose_device(options.device, options.precision).device;
   const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);

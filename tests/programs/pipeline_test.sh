@@ -12,6 +12,8 @@ folder=$(mktemp -d -t pipeline-programs.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
+"$programs/lab01_solution" --check-gradients >check.log || fail "$(cat check.log)"
+(($(grep -c '^right' check.log) == 2)) || fail "two gradients to check: $(cat check.log)"
 run 01 whole --batch 3 --steps 4
 run 04 stages --ranks 3 --log-every 1 --batch 3 --steps 4 --timeline --split 1,2,3
 same whole stages checkpoint-000004
