@@ -100,8 +100,8 @@ FENCED = re.compile(
 INLINE_CODE = re.compile(r"`[^`\n]*(?:\n[^`\n]+)?`|\]\([^)\s]*\)|https?://\S+")
 # The ends of paragraphs and cells, and the marks of lists, headings and slides.
 MARKS = re.compile(r"\n(?= *\n)|^ *(?:>|[-*]|\d+\.|#+|:::.*)(?= |$)|\|", re.M)
-# A line of a table, and a message quoted in italics: colons may be as they like there.
-QUOTED = re.compile(r"^ *\x01.*\x01 *$|\*[^*\n\x01]+\*", re.M)
+# A line of a table, a message quoted in italics, a title: colons may be as they like there.
+QUOTED = re.compile(r"^ *\x01.*\x01 *$|\*[^*\n\x01]+\*|\"[^\"\x01]{1,150}\"", re.M)
 
 STRING = r'"(?P<b>(?:[^"\\\n]|\\.)*)"|\'(?P<c>(?:[^\'\\\n]|\\.)*)\''
 CPP = re.compile(r'//[/<!]* ?(?P<a>[^\n]*)|"(?P<b>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)\'')
@@ -137,7 +137,7 @@ def prose(name, text):
 
 def sentences(text):
     """(position, sentence) of a text in Markdown that `prose` has prepared, without tables."""
-    text = QUOTED.sub(lambda match: END * len(match[0]), text)
+    text = QUOTED.sub(lambda match: (END if match[0][0] in " \x01" else CODE) * len(match[0]), text)
     start = 0
     for end in re.finditer(r"[.?!;·](?=[\s*)\"])|\x01|\Z", text):
         sentence = text[start:end.start()]
