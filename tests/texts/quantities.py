@@ -3,9 +3,12 @@ and schedules in simulated time. `numbers.txt` uses these names; `numbers_test.p
 
 The simulations are independent of common/pipeline/simulate.h, so they check its results, too.
 """
+import functools
+import json
 import math
 import pathlib
 import re
+import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -333,3 +336,64 @@ def gradients_cross(m):
     """The same with a machine for each pipeline: three all-reduces take turns on one cable, and the
     first one begins two backwards before the pipeline ends."""
     return 63 * (m + 2) - 2 * 42 + sum(cable(ring(4 * weights, 2)) for weights in STAGES)
+
+
+# --- What ./workbook plan prints.
+
+PLAN = None  # the program, if numbers_test.py has been given it
+
+
+@functools.lru_cache(maxsize=None)
+def _estimates(options):
+    done = subprocess.run([PLAN, "--json", *options.split()], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def plan(options, dp=None, pp=None, m=None):
+    """The best estimate, or the best one with this dp, pp and m."""
+    wanted = {"dp": dp, "pp": pp, "m": m}
+    for estimate in _estimates(options)["estimates"]:  # the best comes first
+        if all(estimate[key] == number for key, number in wanted.items() if number):
+            return estimate
+    raise ValueError(f"{options}: no estimate for {wanted}")
+
+
+def shape(options):
+    """dp, pp and m of the best."""
+    best = plan(options)
+    return best["dp"], best["pp"], best["m"]
+
+
+def line(options, dp=None, pp=None, m=None, unit=GB):
+    """Memory of the fullest rank, percent of bubble, communication and update, tokens/s."""
+    e = plan(options, dp, pp, m)
+    percent = [100 * e[part] for part in ("bubble", "communication", "update")]
+    return [max(e["memory_bytes"]) / unit, *percent, e["tokens_per_s"]]
+
+
+def planned(options, dp=None, pp=None, m=None):
+    """The same without the update, as docs/planning.md shows it."""
+    memory, bubbles, communication, _, speed = line(options, dp, pp, m)
+    return memory, bubbles, communication, speed
+
+
+def ratio(dp, pp, batch, more=""):
+    """Speed of dp x pp ranks on two cores, compared with one process on the same batch."""
+    common = f"--cores 2 --batch {batch} --microbatch 1{more} --devices "
+    many = plan(common + str(dp * pp), dp, pp)["tokens_per_s"]
+    return many / plan(common + "1", 1, 1)["tokens_per_s"]
+
+
+def missing(options, dp, pp):
+    return plan(options, dp, pp)["missing_bytes"] / GB
+
+
+def planned_ms(dp, pp):
+    """A step of lab 06, 5.6, over 1 Gbit/s."""
+    return 1000 * plan("--cores 1 --devices 6 --per-host 1 --microbatch 1", dp, pp)["step_s"]
+
+
+SEVEN = "--model 7b --device a100 --memory 24 --length 2048 --batch 8 --microbatch 1 --devices "
+H100 = "--model 7b --device h100 --devices 64"
+TWO_CORES = "--cores 2 --devices 6 --microbatch 1"
+LARGE = "--model 70b --device h100 --devices 1024"
