@@ -24,8 +24,8 @@ struct Expected {
   std::vector<double> values;
   std::vector<double> tolerance;                 // per element; a single one holds for all
   std::function<std::string(size_t)> name = {};  // of element i, "row 0, position 3"
-  /// Asked for when the numbers are wrong. Told is the one that comes closest to what was got, of
-  /// those that predict it and that differ from the right numbers here; of equals the first.
+  /// Asked for when the numbers are wrong. The message names the one that comes closest to them,
+  /// among those that differ from the right numbers in this case; of equals the first.
   std::function<std::vector<Mistake>()> mistakes = {};
   std::string if_not_finite = {};  // told when a number is infinite or not a number
 };

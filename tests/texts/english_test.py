@@ -52,6 +52,7 @@ RULES = [
     ("must", r"\bmust it be\?|\bmust be respected\b", "is that necessary? there is one constraint"),
     ("but", r"\b(?:complete but for|anything but an?\b)", "all but, except for"),
     ("so long", PART + r"so long,", "until then, meanwhile"),
+    ("told", PART + r"told (?:is|are)\b", "the message names"),
     ("over into", r"\bgo(?:es)? over into\b", "continues into"),
     ("who",
      rf"(?:{SENTENCE}who(?:ever)?|: whoever|\b(?:for|from) who(?:ever)?) [^?.!;:,\x01]*?,?\s*"
@@ -82,7 +83,7 @@ RULES = [(word, re.compile(pattern.replace(" ", r"\s+"), re.I), advice)
 BAD = """
 A rank shall wait. | They wait for ever. | It has a dear head. | The stage does it by itself. |
 Each has a thread of its own. | It is set, besides. | It is the how manieth. |
-The stages behind wait. | They are kept equal for nothing. | Must it be? | So long, it waits. |
+The stages behind wait. | Told is the first rank. | They are kept equal for nothing. | Must it be? | So long, it waits. |
 Who waits for it now, waits for nothing. | Whoever sends first must wait for the other. |
 The signals wait for who reads them. | What others do before then, did not wait for them. |
 This allows to send. | An all reduce follows. | It has six micro-batches. |
