@@ -107,7 +107,7 @@ def powers(low, high):
 
 def chart(title, curves):
     """An SVG; `curves`: a list of (x, y) for each run. The first, of the right version, is drawn wide, so that it
-    shows below another. Its y axis is logarithmic where the others leave its range far behind."""
+    shows below another. Its y axis is logarithmic where the others leave its range by far."""
     curves = [[(x, y) for x, y in curve if math.isfinite(y)] for curve in curves]
     xs, ys = [x for curve in curves for x, _ in curve], [y for curve in curves for _, y in curve]
     if not xs:

@@ -56,7 +56,7 @@ cmp -s <(grep -o '"loss":[^,]*' learns/right/metrics.jsonl) <(grep -o '"loss":[^
 if compgen -G 'learns/*/checkpoint-*' >/dev/null; then fail "checkpoints of a wrong version are left"; fi
 refused "exists already" broken 0/100 A learns
 
-# One that deadlocks, which is no error of the command. Who has all points sees the change.
+# One that deadlocks, which is no error of the command. Students who have all points see the change.
 broken 100/100 d stuck --steps 3 >stuck.txt
 has stuck.txt '^wrong .* ended with an error'
 has stuck.txt 'circle: rank 0 -> rank 2'

@@ -198,8 +198,9 @@ def peak(schedule, s):
 def with_messages(schedule, how):
     """For each stage a list of passes and of (">" or "<", kind, k, posted).
 
-    how: "posted" (sends posted, receives just before the pass), "early" (all receives posted at the
-    start, as well), "ordered" and "fused" (the cures of lab 05, 5.5, for 1F1B)."""
+    how: "posted" (sends posted, receives just before the pass), "ahead" (receives posted one pass
+    early, as well), "early" (receives posted at the start), "ordered" and "fused" (the cures of
+    lab 05, 5.5, for 1F1B)."""
     programs = []
     for s, passes in enumerate(schedule):
         def needs(action, s=s):
@@ -213,6 +214,9 @@ def with_messages(schedule, how):
             program += [("<", *action, True) for action in passes if needs(action)]
             received.update(passes)
         for i, action in enumerate(passes):
+            if how == "ahead":
+                program += [("<", *a, True) for a in passes[i:i + 2] if needs(a) and a not in received]
+                received.update(passes[i:i + 2])
             if needs(action) and action not in received:
                 program.append(("<", *action, False))
             program.append(action)
@@ -225,7 +229,7 @@ def with_messages(schedule, how):
                 program.append(("<", *following, True))
                 received.add(following)
             if sends(action):
-                program.append((">", *action, how in ("posted", "early")))
+                program.append((">", *action, how in ("posted", "ahead", "early")))
         programs.append(program)
     return programs
 
