@@ -232,10 +232,10 @@ void judge(const Steps& s, const std::vector<Parcel>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) expect_own_state(s, ranks[r], r);
   lab::grading::TrainingOracle oracle(s.training);
   for (size_t step = 0; step < s.count(); ++step)
-    if (s.is_due(step))
-      expect_average(s, ranks, step, [&](size_t i) { return oracle.name(i); });
-    else
-      for (size_t r = 0; r < ranks.size(); ++r) expect_silence(s, ranks[r], r, step);
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (!s.is_due(step)) expect_silence(s, ranks[r], r, step);
+  for (size_t step = 0; step < s.count(); ++step)
+    if (s.is_due(step)) expect_average(s, ranks, step, [&](size_t i) { return oracle.name(i); });
 }
 
 /// The cases of all labs, each with another k, first step and shares.
