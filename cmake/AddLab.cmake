@@ -317,9 +317,9 @@ endfunction()
 function(lab_add_program lab folder name)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "CODE;BASE" "")
   if(NOT TARGET ${lab}_main)
-    add_library(${lab}_main OBJECT EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/labs/${folder}/main.cpp)
-    target_link_libraries(${lab}_main PUBLIC lab_common CLI11::CLI11 nlohmann_json::nlohmann_json
-                                      PRIVATE lab_warnings)
+    file(GLOB main_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/labs/${folder}/main*.cpp)
+    add_library(${lab}_main OBJECT EXCLUDE_FROM_ALL ${main_sources})
+    target_link_libraries(${lab}_main PUBLIC lab_common PRIVATE lab_warnings)
     set_target_properties(${lab}_main PROPERTIES LAB_QUICK_BUILD ON)
   endif()
   # A student's code is built only on request.

@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "tools": {"library", "run", "tools"},
     "gpu": {"library", "gpu"},
     "lab": {"library", "lab"},
-    "program": {"library", "run", "lab"},
+    "program": {"library", "run", "lab", "program"},
     "tests": {"library", "run", "tools", "gpu", "lab", "tests"},
 }
 # Kernels are launched on the stream that the library uses.
@@ -33,8 +33,7 @@ def part(path):
     if names[0] == "common":
         return "library" if len(names) == 2 or names[1] in LIBRARY else names[1]
     if names[0] in ("labs", "solutions"):
-        # training_functions chooses between CPU and GPU for all training programs.
-        return "program" if names[-1] in ("main.cpp", "training_functions.cpp") else "lab"
+        return "program" if names[-1].startswith("main") else "lab"
     return names[0]
 
 

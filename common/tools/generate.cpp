@@ -1,12 +1,11 @@
 // generate: has a trained model tell a story.
 #include "common/run/training/generate.h"
 
-#include <CLI/CLI.hpp>
-
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/tensor/parallel.h"
 
@@ -25,25 +24,21 @@ struct Options {
 Options parse(int argc, char** argv) {
   Options options;
   SamplingOptions& sampling = options.story.sampling;
-  CLI::App app("Has a trained model tell a story.");
-  app.add_option("--checkpoint", options.checkpoint,
-                 "a checkpoint, or the folder of a run (its newest one)")
-      ->type_name("FOLDER")
-      ->required();
-  app.add_option("--tokenizer", options.tokenizer, "default: tokenizer.model of the checkpoint")
-      ->type_name("FILE");
-  app.add_option("--prompt", options.story.prompt, "how the story begins")->capture_default_str();
-  app.add_option("--temperature", sampling.temperature, "0: always the most likely token")
-      ->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "only the K most likely tokens; 0: all")
-      ->capture_default_str();
-  app.add_option("--top-p", sampling.top_p, "only the most likely tokens of this probability")
-      ->capture_default_str();
-  app.add_option("--seed", sampling.seed, "another seed, another story")->capture_default_str();
-  app.add_option("--max-tokens", options.story.max_tokens, "longest continuation")
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: all cores")->capture_default_str();
-  parse_command_line(app, argc, argv);
+  CommandLine app("Has a trained model tell a story.");
+  app.add("--checkpoint", options.checkpoint, "FOLDER",
+          "a checkpoint, or the folder of a run (its newest one)")
+      .required();
+  app.add("--tokenizer", options.tokenizer, "FILE", "default: tokenizer.model of the checkpoint");
+  app.add("--prompt", options.story.prompt, "", "how the story begins").shows_default();
+  app.add("--temperature", sampling.temperature, "", "0: always the most likely token")
+      .shows_default();
+  app.add("--top-k", sampling.top_k, "", "only the K most likely tokens; 0: all").shows_default();
+  app.add("--top-p", sampling.top_p, "", "only the most likely tokens of this probability")
+      .shows_default();
+  app.add("--seed", sampling.seed, "", "another seed, another story").shows_default();
+  app.add("--max-tokens", options.story.max_tokens, "", "longest continuation").shows_default();
+  app.add("--threads", options.threads, "", "0: all cores").shows_default();
+  app.read(argc, argv);
   try {
     sampling.validate();
     require(options.story.max_tokens >= 0, "max-tokens {} is negative", options.story.max_tokens);

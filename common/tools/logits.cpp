@@ -1,10 +1,10 @@
 // logits: prints a model's logits for given tokens, to compare it with other programs.
-#include <CLI/CLI.hpp>
 #include <iterator>
 
 #include "common/model/llama_stage.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 
 namespace {
@@ -14,16 +14,14 @@ using namespace lab;
 int print_logits(int argc, char** argv) {
   std::filesystem::path folder;
   TokenBatch batch{1, 0, {}};
-  CLI::App app(
+  CommandLine app(
       "Prints the logits of a model: one line per token, one number per vocabulary entry.");
-  app.add_option("--checkpoint", folder, "a checkpoint, or the folder of a run (its newest one)")
-      ->type_name("FOLDER")
-      ->required();
-  app.add_option("--tokens", batch.tokens, "token numbers, e.g. 1,5,7")
-      ->delimiter(',')
-      ->type_name("NUMBERS")
-      ->required();
-  parse_command_line(app, argc, argv);
+  app.add("--checkpoint", folder, "FOLDER", "a checkpoint, or the folder of a run (its newest one)")
+      .required();
+  app.add("--tokens", batch.tokens, "NUMBERS", "token numbers, e.g. 1,5,7")
+      .comma_separated()
+      .required();
+  app.read(argc, argv);
 
   LlamaStage model = load_model(find_checkpoint(folder));
   batch.length = static_cast<int64_t>(batch.tokens.size());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -13,6 +12,7 @@
 
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/rendezvous/rank_environment.h"
 #include "common/todo.h"
@@ -171,10 +171,10 @@ std::vector<std::string> exercise_names() {
 int warm_up(int argc, char** argv) {
   LaunchOptions launch;
   std::string only;
-  CLI::App app("Views, ranks and messages: the exercises of lab 00, checked on every rank.");
+  CommandLine app("Views, ranks and messages: the exercises of lab 00, checked on every rank.");
   add_launch_options(app, launch);
-  app.add_option("--exercise", only, "Run only this one")->check(CLI::IsMember(exercise_names()));
-  parse_command_line(app, argc, argv);
+  app.add("--exercise", only, "", "Run only this one").one_of(exercise_names());
+  app.read(argc, argv);
 
   const bool starts_ranks = is_launcher(launch);
   const RankEnvironment environment =

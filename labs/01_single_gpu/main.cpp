@@ -3,10 +3,6 @@
 //
 // Every training loop has seven cutpoints, marked by the comments below. Later labs change some of
 // them to spread the work over several devices.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-#include <cstdio>
 #include <vector>
 
 #include "common/data/sampler.h"
@@ -15,15 +11,13 @@
 #include "common/model/llama_stage.h"
 #include "common/run/options/choose_device.h"
 #include "common/run/options/main_guard.h"
-#include "common/run/options/options.h"
-#include "common/run/training/command_line.h"
-#include "common/run/training/generate.h"
+#include "common/run/training/settle_plan.h"
+#include "common/run/training/training_functions.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
 #include "labs/01_single_gpu/check_gradients.h"
 #include "labs/01_single_gpu/single_gpu.h"
-#include "labs/01cuda_kernels/training_functions.h"
 
 namespace {
 
@@ -31,62 +25,51 @@ using namespace lab;
 
 int train(int argc, char** argv) {
   bool check = false;
-  const TrainOptions options = parse_train_options(
-      argc, argv,
-      {.about = "Trains a LLaMA that tells stories, on one device.",
-       .add_options = [&check](CLI::App& app) {
-         app.add_flag("--check-gradients", check, "no training: compare with finite differences");
-       }});
+  const RunPlan plan = settle_plan(argc, argv,
+                                   {.about = "Trains a LLaMA that tells stories, on one device.",
+                                    .add_options = [&check](CommandLine& line) {
+                                      line.add_flag("--check-gradients", check,
+                                                    "no training: compare with finite differences");
+                                    }});
   if (check) return lab01::check_gradients(&lab01::causal_lm_loss);
-  set_thread_count(options.threads);
-  const Device device = choose_device(options.device, options.precision).device;
-  const lab01cuda::TrainingFunctions functions = lab01cuda::training_functions(device);
-  const auto seed = static_cast<uint64_t>(options.seed);
+  set_thread_count(plan.threads);
+  const Device device = choose_device(plan.device, plan.precision).device;
+  const TrainingFunctions functions = training_functions(device);
+  const auto seed = static_cast<uint64_t>(plan.seed);
 
   // 1 · Input: stories as sequences of tokens, in an order determined by the seed.
-  const Tokenizer tokenizer(options.tokenizer);
-  const TokenDataset data(options.data, tokenizer, options.cache);
-  const int64_t length = options.model.context;
-  Sampler sampler(data.sequence_count(Split::kTrain, length), seed);
+  const Tokenizer tokenizer(plan.tokenizer);
+  const TokenDataset data(plan.data, tokenizer, plan.cache);
+  Sampler sampler(data.sequence_count(Split::kTrain, plan.model.context), seed);
 
   // 2 · Model: initial weights determined by the seed, and the optimizer that updates them.
-  LlamaConfig config = options.model;
+  LlamaConfig config = plan.model;
   config.vocab_size = tokenizer.vocab_size();
   LlamaStage model(config, StageSpan::whole(config), device, seed);
-  const auto optimizer = make_optimizer(options, model, functions.adam);
-
-  TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data});
-  const LearningRate learning_rate = options.learning_rates();
-  if (run.first_step() == 1)
-    run.record_start(validation_loss(model, data, options, functions.loss));
+  const auto optimizer = make_optimizer(plan, model, functions.adam);
+  const auto validate = [&] { return validation_loss(model, data, plan, functions.loss); };
 
   // 3 · Loop: one optimizer step after the other.
-  for (int64_t step = run.first_step(); run.goes_on(step); ++step) {
-    const Stopwatch stopwatch;
-    std::vector<TokenBatch> microbatches;
-    for (int64_t i = 0; i < options.accumulate; ++i)
-      microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
+  TrainingRun run(plan, {model, *optimizer, sampler, tokenizer, data, validate});
+  const LearningRate learning_rate = plan.learning_rates();
+  for (int64_t step = run.begin(); run.goes_on(step); ++step) {
+    const std::vector<TokenBatch> microbatches = run.next_microbatches();
 
     // 4 · Gradient aggregation: on one device, only over the microbatches of the step.
     // 5 · Loss: each position's prediction against the token that actually came next.
-    StepRecord record{.step = step, .learning_rate = learning_rate.at(step)};
-    record.loss = lab01::train_step(model, *optimizer, microbatches, functions.loss,
-                                    learning_rate.at(step), options.clip);
+    const double loss = lab01::train_step(model, *optimizer, microbatches, functions.loss,
+                                          learning_rate.at(step), plan.clip);
 
     // 6 · Metrics: is it learning, and how fast?
-    const auto tokens = static_cast<double>(options.accumulate * options.batch * length);
-    record.tokens_per_second = tokens / stopwatch.seconds();
-    if (run.validation_due(step))
-      record.val_loss = validation_loss(model, data, options, functions.loss);
-    run.record(record);
+    run.record(step, loss);
 
     // 7 · Checkpoint: everything needed to continue from here as if nothing had happened.
     if (run.checkpoint_due(step)) run.save_checkpoint();
   }
 
-  const int exit_code = run.finish();
-  if (exit_code == 0) print_story(model, tokenizer, options);
-  return exit_code;
+  run.finish();
+  run.tell_story();
+  return run.exit_code();
 }
 
 }  // namespace

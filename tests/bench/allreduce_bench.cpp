@@ -7,7 +7,6 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "common/comm/gloo/gloo_store.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/progress.h"
 #include "common/run/training/start_up.h"
@@ -115,20 +115,19 @@ void measure(ProcessGroup& world, RawGloo* raw, Device device, int64_t bytes, in
 }
 
 int bench(int argc, char** argv) {
-  CLI::App app("Times all-reduce through ProcessGroup and by Gloo itself.");
+  CommandLine app("Times all-reduce through ProcessGroup and by Gloo itself.");
   LaunchOptions launch;
   int64_t largest = int64_t{64} << 20;
   int repeats = 21;
-  TrainOptions where;  // its device and comm
+  RunPlan where;  // its device and comm
   add_launch_options(app, launch);
-  app.add_option("--device", where.device, "cpu, or cuda: tensors in GPU memory")
-      ->capture_default_str();
-  app.add_option("--comm", where.comm, "Between GPUs: gloo, nccl or auto")
-      ->check(CLI::IsMember({"gloo", "nccl", "auto"}))
-      ->capture_default_str();
-  app.add_option("--largest", largest, "Bytes of the largest tensor")->capture_default_str();
-  app.add_option("--repeats", repeats, "Calls timed per size")->capture_default_str();
-  parse_command_line(app, argc, argv);
+  app.add("--device", where.device, "", "cpu, or cuda: tensors in GPU memory").shows_default();
+  app.add("--comm", where.comm, "", "Between GPUs: gloo, nccl or auto")
+      .one_of({"gloo", "nccl", "auto"})
+      .shows_default();
+  app.add("--largest", largest, "", "Bytes of the largest tensor").shows_default();
+  app.add("--repeats", repeats, "", "Calls timed per size").shows_default();
+  app.read(argc, argv);
   if (is_launcher(launch)) return launch_ranks(launch, argc, argv);
 
   Job job(read_rank_environment(launch));

@@ -2,7 +2,6 @@
 // turns in the same run.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -12,9 +11,9 @@
 #include "common/model/llama_stage.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
-#include "common/run/options/mesh_options.h"
-#include "common/run/options/pipeline_options.h"
+#include "common/run/training/pipeline_setup.h"
 #include "common/tensor/parallel.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
@@ -29,7 +28,7 @@ namespace {
 
 struct Options {
   LaunchOptions launch;
-  PipelineOptions pipeline;
+  std::string split;
   int dp = 2;
   int pp = 3;
   int64_t vocab = 4096;
@@ -45,7 +44,7 @@ void compare(const Options& options, int m, Job& job, lab06::Mesh& mesh) {
   config.vocab_size = options.vocab;
   const int share = thread_count();
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  const auto spans = choose_stages(config, options.pp, options.pipeline, lab04::split);
+  const auto spans = choose_stages(config, options.pp, options.split, lab04::split);
   const Schedule schedule = lab05::with_messages(lab05::one_f_one_b(options.pp, m));
   LlamaStage stage(config, spans[static_cast<size_t>(mesh.place.stage)], Device::kCpu, 1);
   Adam adam(stage.parameters().numel(), AdamConfig{}, lab01::adam_update);
@@ -99,18 +98,18 @@ void compare(const Options& options, int m, Job& job, lab06::Mesh& mesh) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Times pipelines that train together against one process on all cores.");
+  CommandLine app("Times pipelines that train together against one process on all cores.");
   add_launch_options(app, options.launch);
-  add_pipeline_options(app, options.pipeline);
-  app.add_option("--dp", options.dp, "Pipelines")->capture_default_str();
-  app.add_option("--pp", options.pp, "Stages of each")->capture_default_str();
-  app.add_option("--vocab", options.vocab, "Vocabulary size")->capture_default_str();
-  app.add_option("--batch", options.batch, "Sequences per microbatch")->capture_default_str();
-  app.add_option("--microbatches", options.microbatches, "Per pipeline and step: 3,6,12")
-      ->delimiter(',');
-  app.add_option("--rounds", options.rounds, "Turns of both")->capture_default_str();
-  app.add_option("--steps", options.steps, "Steps per turn")->capture_default_str();
-  parse_command_line(app, argc, argv);
+  app.add("--split", options.split, "N,N,..", "Layers of each stage");
+  app.add("--dp", options.dp, "", "Pipelines").shows_default();
+  app.add("--pp", options.pp, "", "Stages of each").shows_default();
+  app.add("--vocab", options.vocab, "", "Vocabulary size").shows_default();
+  app.add("--batch", options.batch, "", "Sequences per microbatch").shows_default();
+  app.add("--microbatches", options.microbatches, "", "Per pipeline and step: 3,6,12")
+      .comma_separated();
+  app.add("--rounds", options.rounds, "", "Turns of both").shows_default();
+  app.add("--steps", options.steps, "", "Steps per turn").shows_default();
+  app.read(argc, argv);
   if (options.launch.ranks == 0 && read_rank_environment(options.launch).world_size == 1)
     options.launch.ranks = options.dp * options.pp;
   if (is_launcher(options.launch)) return launch_ranks(options.launch, argc, argv);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -18,8 +17,9 @@
 #include "common/pipeline/schedule.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
-#include "common/run/options/pipeline_options.h"
+#include "common/run/training/pipeline_setup.h"
 #include "common/tensor/parallel.h"
 #include "common/tools/plan/shared_cores.h"
 #include "labs/01_single_gpu/single_gpu.h"
@@ -33,7 +33,7 @@ namespace {
 
 struct Options {
   LaunchOptions launch;
-  PipelineOptions pipeline;
+  std::string split;
   int64_t vocab = 4096;
   int64_t batch = 1;  // sequences per microbatch
   std::vector<int> microbatches = {3, 6, 12};
@@ -152,7 +152,7 @@ void compare(const Options& options, int m, Job& job) {
   const int share = thread_count();
   const unsigned cores = std::thread::hardware_concurrency();
   const int stages = world.size();
-  const auto spans = choose_stages(config, stages, options.pipeline, lab04::split);
+  const auto spans = choose_stages(config, stages, options.split, lab04::split);
   const auto microbatches = random_batches(config, m, options.batch);
   const Schedule one = lab05::gpipe(stages, 1);  // as lab 04: one microbatch after the other
   std::vector<Contestant> contestants = {
@@ -211,15 +211,15 @@ void compare(const Options& options, int m, Job& job) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Times a pipeline against one process on all cores.");
+  CommandLine app("Times a pipeline against one process on all cores.");
   add_launch_options(app, options.launch);
-  add_pipeline_options(app, options.pipeline);
-  app.add_option("--vocab", options.vocab, "Vocabulary size")->capture_default_str();
-  app.add_option("--batch", options.batch, "Sequences per microbatch")->capture_default_str();
-  app.add_option("--microbatches", options.microbatches, "Per step: 3,6,12")->delimiter(',');
-  app.add_option("--rounds", options.rounds, "Turns of all")->capture_default_str();
-  app.add_option("--steps", options.steps, "Steps per turn")->capture_default_str();
-  parse_command_line(app, argc, argv);
+  app.add("--split", options.split, "N,N,..", "Layers of each stage");
+  app.add("--vocab", options.vocab, "", "Vocabulary size").shows_default();
+  app.add("--batch", options.batch, "", "Sequences per microbatch").shows_default();
+  app.add("--microbatches", options.microbatches, "", "Per step: 3,6,12").comma_separated();
+  app.add("--rounds", options.rounds, "", "Turns of all").shows_default();
+  app.add("--steps", options.steps, "", "Steps per turn").shows_default();
+  app.read(argc, argv);
   if (is_launcher(options.launch)) return launch_ranks(options.launch, argc, argv);
 
   Job job(read_rank_environment(options.launch));

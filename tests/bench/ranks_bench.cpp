@@ -2,7 +2,7 @@
 // same global batch, in turns in the same run: tokens per second, and the share of communication.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <thread>
@@ -13,6 +13,7 @@
 #include "common/optim/optimizer.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/tensor/parallel.h"
 #include "labs/01_single_gpu/single_gpu.h"
@@ -35,16 +36,14 @@ struct Options {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Times data-parallel training against one process on all cores.");
+  CommandLine app("Times data-parallel training against one process on all cores.");
   add_launch_options(app, options.launch);
-  app.add_option("--vocab", options.vocab, "Vocabulary size")->capture_default_str();
-  app.add_option("--batch", options.batch, "Sequences per microbatch and rank")
-      ->capture_default_str();
-  app.add_option("--accumulate", options.accumulate, "Microbatches per step")
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "Turns of both")->capture_default_str();
-  app.add_option("--steps", options.steps, "Steps per turn")->capture_default_str();
-  parse_command_line(app, argc, argv);
+  app.add("--vocab", options.vocab, "", "Vocabulary size").shows_default();
+  app.add("--batch", options.batch, "", "Sequences per microbatch and rank").shows_default();
+  app.add("--accumulate", options.accumulate, "", "Microbatches per step").shows_default();
+  app.add("--rounds", options.rounds, "", "Turns of both").shows_default();
+  app.add("--steps", options.steps, "", "Steps per turn").shows_default();
+  app.read(argc, argv);
   if (is_launcher(options.launch)) return launch_ranks(options.launch, argc, argv);
 
   Job job(read_rank_environment(options.launch));

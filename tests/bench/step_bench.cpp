@@ -3,7 +3,6 @@
 // step is made of, on a GPU a large square one.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,8 @@
 
 #include "common/error.h"
 #include "common/run/options/choose_device.h"
+#include "common/run/options/command_line.h"
+#include "common/run/options/main_guard.h"
 #include "common/tensor/parallel.h"
 #include "tests/bench/timed_training.h"
 
@@ -186,20 +187,16 @@ void run(const Options& options) {
     print(result, measured, flops);
 }
 
-}  // namespace
-}  // namespace lab::bench
-
-int main(int argc, char** argv) {
-  lab::bench::Options options;
-  CLI::App app("Times the training step, and matrix products to compare it with");
-  const CLI::Range at_least_one(1, 1 << 30);
+int main_of_bench(int argc, char** argv) {
+  Options options;
+  CommandLine app("Times the training step, and matrix products to compare it with");
   const auto add = [&](const char* name, auto& value, const char* what) {
-    return app.add_option(name, value, what)->check(at_least_one)->capture_default_str();
+    return app.add(name, value, "", what).within(1, 1 << 30).shows_default();
   };
-  app.add_option("--model", options.model,
-                 "seed: that of the workbook; large: 1024 wide, 16 layers, context 1024")
-      ->check(CLI::IsMember({"seed", "large"}))
-      ->capture_default_str();
+  app.add("--model", options.model, "",
+          "seed: that of the workbook; large: 1024 wide, 16 layers, context 1024")
+      .one_of({"seed", "large"})
+      .shows_default();
   add("--vocab", options.vocab, "vocabulary size");
   add("--dim", options.dim, "width of the model");
   add("--heads", options.heads, "attention heads");
@@ -207,10 +204,9 @@ int main(int argc, char** argv) {
   add("--hidden", options.hidden, "width of the feed-forward part");
   add("--context", options.context, "tokens per sequence");
   add("--batch", options.batch, "sequences per step");
-  app.add_option("--device", options.device, "cpu, cuda or auto")->capture_default_str();
-  app.add_option("--precision", options.precision,
-                 "of computing on a GPU: float32, tf32 or bfloat16")
-      ->capture_default_str();
+  app.add("--device", options.device, "", "cpu, cuda or auto").shows_default();
+  app.add("--precision", options.precision, "", "of computing on a GPU: float32, tf32 or bfloat16")
+      .shows_default();
   add("--product", options.product, "on a GPU, rows and columns of the product to compare with");
   add("--threads", options.threads, "default: all cores");
   add("--warmup", options.warmup, "steps before the first that is timed");
@@ -218,12 +214,12 @@ int main(int argc, char** argv) {
   add("--rounds", options.rounds, "turns of steps and products");
   app.add_flag("--step-only", options.step_only, "do not time matrix products");
   app.add_flag("--json", options.json, "one JSON object instead of a table");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    lab::bench::run(options);
-  } catch (const lab::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 1;
-  }
+  app.read(argc, argv);
+  run(options);
   return 0;
 }
+
+}  // namespace
+}  // namespace lab::bench
+
+int main(int argc, char** argv) { return lab::run_main(argc, argv, lab::bench::main_of_bench); }

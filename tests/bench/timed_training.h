@@ -7,9 +7,9 @@
 
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
+#include "common/run/training/training_functions.h"
 #include "common/tensor/accelerator.h"
 #include "labs/01_single_gpu/single_gpu.h"
-#include "labs/01cuda_kernels/training_functions.h"
 #include "tests/bench/matmul_rate.h"
 
 namespace lab::bench {
@@ -17,7 +17,7 @@ namespace lab::bench {
 class TimedTraining {
  public:
   TimedTraining(const LlamaConfig& config, int64_t batch, Device device)
-      : functions_(lab01cuda::training_functions(device)),
+      : functions_(training_functions(device)),
         model_(config, StageSpan::whole(config), device, 1),
         optimizer_(model_.parameters().numel(), AdamConfig{}, functions_.adam, 0.0F, device),
         tokens_{batch, config.context, {}} {
@@ -64,7 +64,7 @@ class TimedTraining {
     return seconds([] { accelerator().synchronize(); });
   }
 
-  lab01cuda::TrainingFunctions functions_;
+  TrainingFunctions functions_;
   LlamaStage model_;
   Adam optimizer_;
   TokenBatch tokens_;

@@ -134,7 +134,7 @@ TEST_F(Bfloat16Stage, SeveralMicrobatchesInFlight) {
     for (uint64_t m = 0; m < 3; ++m) {
       const TokenBatch batch = random_batch(m);
       learn(one_by_one, batch);
-      lab01cuda::training_functions(Device::kCuda).loss(logits[m], batch, 40);
+      training_functions(Device::kCuda).loss(logits[m], batch, 40);
       model.backward(logits[m], static_cast<int>(m));
     }
     for (LlamaStage* each : {&one_by_one, &model})
@@ -162,7 +162,7 @@ TEST_F(Bfloat16Stage, PrecisionMayChangeWhileAMicrobatchIsInFlight) {
   LlamaStage model = whole(Device::kCuda);
   LlamaStage on_cpu = whole(Device::kCpu);
   const TokenBatch batches[] = {random_batch(1), random_batch(2)};
-  const auto loss = lab01cuda::training_functions(Device::kCuda).loss;
+  const auto loss = training_functions(Device::kCuda).loss;
   for (int round = 0; round < 4; ++round) {
     for (LlamaStage* each : {&model, &on_cpu}) each->zero_gradients();
     accelerator().set_precision(round % 2 == 0 ? Precision::kFloat32 : Precision::kBfloat16);
@@ -175,7 +175,7 @@ TEST_F(Bfloat16Stage, PrecisionMayChangeWhileAMicrobatchIsInFlight) {
     model.backward(second, 1);
     for (const TokenBatch& batch : batches) {
       const Tensor logits = on_cpu.forward(batch);
-      lab01cuda::training_functions(Device::kCpu).loss(logits, batch, 80);
+      training_functions(Device::kCpu).loss(logits, batch, 80);
       on_cpu.backward(logits);
     }
     expect_near_gradients(model, on_cpu, "round " + std::to_string(round));

@@ -10,7 +10,7 @@
 #include "common/model/llama_stage.h"
 #include "common/optim/clip.h"
 #include "common/optim/optimizer.h"
-#include "labs/01cuda_kernels/training_functions.h"
+#include "common/run/training/training_functions.h"
 #include "tests/gpu/cuda_test.h"
 #include "tests/gpu/tiny_stage.h"
 
@@ -69,7 +69,7 @@ TEST_F(LlamaStageOnGpu, SeveralMicrobatchesInFlight) {
       for (int m : {1, 0, 2}) {
         const TokenBatch batch = random_batch(static_cast<uint64_t>(m));
         const auto at = static_cast<size_t>(m);
-        lab01cuda::training_functions(model->device()).loss(logits[at], batch, 120);
+        training_functions(model->device()).loss(logits[at], batch, 120);
         model->backward(logits[at], m);
       }
     }
@@ -116,7 +116,7 @@ TEST_F(LlamaStageOnGpu, UpdatesFollowTheCpus) {
     LlamaStage on_gpu = whole(Device::kCuda);
     LlamaStage on_cpu = whole(Device::kCpu);
     for (LlamaStage* model : {&on_gpu, &on_cpu}) {
-      const auto functions = lab01cuda::training_functions(model->device());
+      const auto functions = training_functions(model->device());
       Sgd sgd;
       // A larger epsilon than usual: where a gradient is nearly 0, Adam makes much of its rounding.
       Adam adam(model->parameters().numel(), {.epsilon = 1e-2F}, functions.adam, kind.weight_decay,
@@ -154,7 +154,7 @@ TEST_F(LlamaStageOnGpu, StagesExchangeTensorsThroughTheHost) {
         } else {
           world.recv(hidden, 0);
           const Tensor logits = stage.forward(hidden);
-          lab01cuda::training_functions(Device::kCuda).loss(logits, batch, 40);
+          training_functions(Device::kCuda).loss(logits, batch, 40);
           world.send(stage.backward(logits), 0);
         }
       }

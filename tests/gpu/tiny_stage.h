@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/model/llama_stage.h"
-#include "labs/01cuda_kernels/training_functions.h"
+#include "common/run/training/training_functions.h"
 #include "tests/unit/numeric.h"
 
 namespace lab::test {
@@ -35,7 +35,7 @@ inline LlamaStage whole(Device device, const LlamaConfig& config = tiny()) {
 /// Forward, loss and backward; returns the loss.
 inline double learn(LlamaStage& model, const TokenBatch& batch, int microbatch = 0) {
   const Tensor logits = model.forward(batch, microbatch);
-  const double loss = lab01cuda::training_functions(model.device()).loss(logits, batch, 40);
+  const double loss = training_functions(model.device()).loss(logits, batch, 40);
   model.backward(logits, microbatch);
   return loss;
 }

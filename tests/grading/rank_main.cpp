@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -21,6 +20,7 @@
 #include <thread>
 
 #include "common/run/launch/job.h"
+#include "common/run/options/command_line.h"
 #include "common/todo.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/operations.h"
@@ -246,20 +246,25 @@ std::string to_text(const SimulationOptions& options) {
 }
 
 int rank_main(int argc, char** argv, const Scenarios& scenarios) {
-  CLI::App app("Runs one rank of a test. Tests start it; by hand it is of use in a debugger.");
+  CommandLine app("Runs one rank of a test. Tests start it; by hand it is of use in a debugger.");
   std::string scenario;
   fs::path input;
   fs::path result;
   std::string simulation;
   fs::path implementation;
   bool wait = false;
-  app.add_option("--scenario", scenario, "What to run")->required();
-  app.add_option("--in", input, "File with its input")->required();
-  app.add_option("--out", result, "File for its result")->required();
-  app.add_option("--implementation", implementation, "Shared object with the lab's functions");
-  app.add_option("--simulate", simulation, "All ranks in this process: how the network behaves");
+  app.add("--scenario", scenario, "", "What to run").required();
+  app.add("--in", input, "", "File with its input").required();
+  app.add("--out", result, "", "File for its result").required();
+  app.add("--implementation", implementation, "", "Shared object with the lab's functions");
+  app.add("--simulate", simulation, "", "All ranks in this process: how the network behaves");
   app.add_flag("--wait-for-debugger", wait, "Do nothing until a debugger is attached");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.read(argc, argv);
+  } catch (const std::exception& error) {  // of the command line, or the text of --help
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
 
   if (scenario != kCalls && !scenarios.alone.contains(scenario) &&
       !scenarios.group.contains(scenario)) {

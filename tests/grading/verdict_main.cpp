@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/run/launch/child_process.h"
+#include "common/run/options/command_line.h"
 #include "common/tensor/parallel.h"
 #include "tests/grading/mutants.h"
 #include "tests/grading/program_run.h"
@@ -288,22 +288,23 @@ int run(int argc, char** argv, const std::string& lab_folder) {
   set_thread_count(1);  // oracles are small; threads would wait for each other on a busy machine
   testing::InitGoogleTest(&argc, argv);  // takes its own options out of argv
   Options options;
-  CLI::App app("Judges an implementation of lab " + lab_folder + ".");
-  app.add_option("--implementation", options.implementation,
-                 "student, solution, a mutant's name, or a shared object")
-      ->capture_default_str();
-  app.add_option("--task", options.task, "Judge this task only");
+  CommandLine app("Judges an implementation of lab " + lab_folder + ".");
+  app.add("--implementation", options.implementation, "",
+          "student, solution, a mutant's name, or a shared object")
+      .shows_default();
+  app.add("--task", options.task, "", "Judge this task only");
   app.add_flag("--program", options.program, "Judge the lab's program, if all tasks passed");
   app.add_flag("--score", options.score, "Print the score from the results of all tasks");
   app.add_flag("--brief", options.brief, "The same in one line");
   app.add_flag("--starter", options.starter, "Check that the task fails by naming its TODO");
-  app.add_option("--mutant", options.mutant, "Check that exactly what this mutant promises fails");
-  app.add_option("--mutants", options.mutants, "Check all mutants of this task");
-  app.add_option("--write-mutants", options.write_mutants, "Write their sources to this folder");
+  app.add("--mutant", options.mutant, "", "Check that exactly what this mutant promises fails");
+  app.add("--mutants", options.mutants, "", "Check all mutants of this task");
+  app.add("--write-mutants", options.write_mutants, "", "Write their sources to this folder");
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    app.read(argc, argv);
+  } catch (const std::exception& error) {  // of the command line, or the text of --help
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
   }
   set_settings({.points = read_points(source_folder() / "labs" / lab_folder / "points.json"),
                 .programs = fs::read_symlink("/proc/self/exe").parent_path(),

@@ -37,9 +37,7 @@ inline StageSpan span_of(int stage, int stages) {
   return spans_of(three_layers(), counts)[static_cast<size_t>(stage)];
 }
 
-inline TrainingState state_after(int64_t step) {
-  return {.step = step, .options = default_train_options()};
-}
+inline TrainingState state_after(int64_t step) { return {.step = step, .plan = default_plan()}; }
 
 /// A stage, and an Adam whose moments depend on the weights only: as if both had been trained.
 struct Trained {

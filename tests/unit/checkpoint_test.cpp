@@ -44,7 +44,7 @@ struct Trained {
 class CheckpointTest : public testing::Test {
  protected:
   fs::path save(int64_t step, const Trained& trained) {
-    TrainingState state{.step = step, .options = default_train_options()};
+    TrainingState state{.step = step, .plan = default_plan()};
     state.optimizer_steps = trained.adam.steps();
     state.sampler = {.epoch = 2, .position = 34};
     state.data_fingerprint = 0xFEDCBA9876543210U;

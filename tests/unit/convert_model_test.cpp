@@ -154,8 +154,8 @@ TEST_F(ConvertTest, ACheckpointBecomesAFolderOfHuggingFace) {
   const LlamaStage model = model_of(config);
   const std::string tokenizer("bytes\0of it", 11);
   const fs::path run = folder_.path() / "run";
-  save_checkpoint(run, {.step = 3, .options = default_train_options()}, config,
-                  saved_tensors(model, Sgd()), {tokenizer, 7, 8});
+  save_checkpoint(run, {.step = 3, .plan = default_plan()}, config, saved_tensors(model, Sgd()),
+                  {tokenizer, 7, 8});
   const OpenModel opened = open(run);
   write_model_folder(hf_ / "", opened);  // as the shell completes it
   std::vector<std::string> files;
@@ -200,7 +200,7 @@ TEST_F(ConvertTest, AForeignFolderInPartsOpens) {
 }
 
 TEST_F(ConvertTest, EpsilonAndTokenizerMayBeGiven) {
-  const fs::path pieces = default_train_options().tokenizer;
+  const fs::path pieces = default_plan().tokenizer;
   LlamaConfig config = config_of(4, false);
   write_llama2c(bin_, model_of(config));
   EXPECT_EQ(open(bin_, 1e-6F).model.config().norm_eps, 1e-6F);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/error.h"
-#include "common/run/options/options.h"
+#include "common/run/options/run_plan.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {
@@ -54,7 +54,7 @@ class GenerateTest : public testing::Test {
     return static_cast<int64_t>(tokenizer_.encode(kPrompt).size()) + 1;
   }
 
-  Tokenizer tokenizer_{default_train_options().tokenizer};
+  Tokenizer tokenizer_{default_plan().tokenizer};
   LlamaStage model_{config_for(tokenizer_), StageSpan::whole(config_for(tokenizer_)), Device::kCpu,
                     /*seed=*/5};
 };

@@ -6,7 +6,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,6 +19,7 @@
 #include "common/error.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/interrupt.h"
 #include "common/run/training/start_up.h"
@@ -279,12 +279,12 @@ void hold_lock(const std::string& file) {
 
 int child_main(int argc, char** argv) {
   ChildOptions options;
-  CLI::App app("What a rank may do to others.");
-  app.add_option("scenario", options.scenario, "What to do")->required();
-  app.add_option("--lock", options.lock, "File to hold a lock on");
-  app.add_option("--who", options.who, "The rank that goes wrong");
+  CommandLine app("What a rank may do to others.");
+  app.add("scenario", options.scenario, "", "What to do").required();
+  app.add("--lock", options.lock, "", "File to hold a lock on");
+  app.add("--who", options.who, "", "The rank that goes wrong");
   add_launch_options(app, options.launch);
-  parse_command_line(app, argc, argv);
+  app.read(argc, argv);
 
   if (is_launcher(options.launch)) return launch_ranks(options.launch, argc, argv);
   const RankEnvironment environment = read_rank_environment(options.launch);

@@ -1,10 +1,10 @@
 // Which process starts ranks: --ranks, --nnodes, and the ranges of all options about ranks.
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/rendezvous/rank_environment.h"
 #include "tests/unit/rank_variables.h"
@@ -93,12 +93,12 @@ TEST(LaunchOptions, SeveralHostsThatMakeNoSense) {
 
 std::string parse_error(const std::vector<std::string>& arguments) {
   LaunchOptions options;
-  CLI::App app;
+  CommandLine app("test");
   add_launch_options(app, options);
   std::vector<const char*> argv{"program"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   try {
-    parse_command_line(app, static_cast<int>(argv.size()), argv.data());
+    app.read(static_cast<int>(argv.size()), argv.data());
     return "no error";
   } catch (const UsageError& error) {
     return error.what();

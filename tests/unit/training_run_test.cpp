@@ -10,7 +10,7 @@
 
 #include "common/error.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
-#include "common/run/training/command_line.h"
+#include "common/run/training/settle_plan.h"
 #include "common/run/training/validation.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/unit/temp_folder.h"
@@ -31,7 +31,7 @@ class TrainingRunTest : public testing::Test {
              << ". Then they all went home.\n<|endoftext|>\n";
   }
 
-  TrainOptions options_for(const char* name, std::vector<const char*> more = {}) const {
+  RunPlan options_for(const char* name, std::vector<const char*> more = {}) const {
     const std::string out = (folder_.path() / name).string();
     const std::string data = (folder_.path() / "stories.txt").string();
     const std::string cache = (folder_.path() / "cache").string();
@@ -39,10 +39,10 @@ class TrainingRunTest : public testing::Test {
                                           "--data",      data.c_str(), "--cache",
                                           cache.c_str(), "--threads",  "2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return parse_train_options(static_cast<int>(arguments.size()), arguments.data(), {.about = ""});
+    return settle_plan(static_cast<int>(arguments.size()), arguments.data(), {.about = ""});
   }
 
-  TrainOptions new_run(const char* name, std::vector<const char*> more = {}) const {
+  RunPlan new_run(const char* name, std::vector<const char*> more = {}) const {
     more.insert(more.end(), {"--steps", "12", "--dim", "16", "--heads", "2", "--layers", "1",
                              "--context", "16", "--accumulate", "2", "--checkpoint-every", "4",
                              "--validate-every", "5", "--lr", "0.01"});
@@ -51,33 +51,27 @@ class TrainingRunTest : public testing::Test {
 
   // The loop of lab 01. At `interrupt_at` the user presses Ctrl-C; before the update of `break_at`
   // the weights become infinite.
-  int train(const TrainOptions& options, int64_t interrupt_at = kNever, int64_t break_at = kNever) {
-    const Tokenizer tokenizer(options.tokenizer);
-    const TokenDataset data(options.data, tokenizer, options.cache);
-    const int64_t length = options.model.context;
-    Sampler sampler(data.sequence_count(Split::kTrain, length), 1);
-    LlamaConfig config = options.model;
+  int train(const RunPlan& plan, int64_t interrupt_at = kNever, int64_t break_at = kNever) {
+    const Tokenizer tokenizer(plan.tokenizer);
+    const TokenDataset data(plan.data, tokenizer, plan.cache);
+    Sampler sampler(data.sequence_count(Split::kTrain, plan.model.context), 1);
+    LlamaConfig config = plan.model;
     config.vocab_size = tokenizer.vocab_size();
     LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
-    const auto optimizer = make_optimizer(options, model, lab01::adam_update);
-    TrainingRun run(options, {model, *optimizer, sampler, tokenizer, data});
-    if (run.first_step() == 1)
-      run.record_start(validation_loss(model, data, options, lab01::causal_lm_loss));
-    for (int64_t step = run.first_step(); run.goes_on(step); ++step) {
+    const auto optimizer = make_optimizer(plan, model, lab01::adam_update);
+    const auto validate = [&] { return validation_loss(model, data, plan, lab01::causal_lm_loss); };
+    TrainingRun run(plan, {model, *optimizer, sampler, tokenizer, data, validate});
+    for (int64_t step = run.begin(); run.goes_on(step); ++step) {
       if (step == break_at) model.parameters().fill(std::numeric_limits<float>::infinity());
-      std::vector<TokenBatch> microbatches;
-      for (int64_t i = 0; i < options.accumulate; ++i)
-        microbatches.push_back(data.batch(Split::kTrain, sampler.next(options.batch), length));
-      StepRecord record{.step = step, .learning_rate = options.learning_rates().at(step)};
-      record.loss = lab01::train_step(model, *optimizer, microbatches, lab01::causal_lm_loss,
-                                      options.learning_rates().at(step), options.clip);
-      if (run.validation_due(step))
-        record.val_loss = validation_loss(model, data, options, lab01::causal_lm_loss);
-      run.record(record);
+      const double loss =
+          lab01::train_step(model, *optimizer, run.next_microbatches(), lab01::causal_lm_loss,
+                            plan.learning_rates().at(step), plan.clip);
+      run.record(step, loss);
       if (step == interrupt_at) std::raise(SIGINT);
       if (run.checkpoint_due(step)) run.save_checkpoint();
     }
-    return run.finish();
+    run.finish();
+    return run.exit_code();
   }
 
   std::string read(const fs::path& file) const {
@@ -124,7 +118,7 @@ TEST_F(TrainingRunTest, WritesWhatItPromises) {
   EXPECT_NEAR(*records[0].val_loss, std::log(4096.0), 0.2) << "before any update";
   EXPECT_NE(read("run/loss.svg").find("</svg>"), std::string::npos);
   ASSERT_EQ(list_checkpoints(folder_.path() / "run").size(), 2U);
-  EXPECT_EQ(read("run/checkpoint-000012/tokenizer.model"), read(default_train_options().tokenizer));
+  EXPECT_EQ(read("run/checkpoint-000012/tokenizer.model"), read(default_plan().tokenizer));
   const LlamaStage model = load_model(folder_.path() / "run" / "checkpoint-000012");
   EXPECT_EQ(model.config().dim, 16);
 }
@@ -164,19 +158,20 @@ TEST_F(TrainingRunTest, AFinishedRunNeedsMoreSteps) {
 }
 
 TEST_F(TrainingRunTest, ARunWithoutAStepLeavesNothing) {
-  const TrainOptions options = new_run("run");
-  const Tokenizer tokenizer(options.tokenizer);
-  const TokenDataset data(options.data, tokenizer, options.cache);
+  const RunPlan plan = new_run("run");
+  const Tokenizer tokenizer(plan.tokenizer);
+  const TokenDataset data(plan.data, tokenizer, plan.cache);
   Sampler sampler(1, 1);
-  LlamaConfig config = options.model;
+  LlamaConfig config = plan.model;
   config.vocab_size = tokenizer.vocab_size();
   LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
   Sgd sgd;
   {
-    const TrainingRun run(options, {model, sgd, sampler, tokenizer, data});
-    EXPECT_TRUE(fs::exists(options.out));
+    const TrainingRun run(plan,
+                          {model, sgd, sampler, tokenizer, data, [] { return std::nullopt; }});
+    EXPECT_TRUE(fs::exists(plan.out));
   }
-  EXPECT_FALSE(fs::exists(options.out));
+  EXPECT_FALSE(fs::exists(plan.out));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class TrainingStateTest : public testing::Test {
     save_training_state(folder_.path(), {.step = 5,
                                          .optimizer_steps = 5,
                                          .sampler = {.epoch = 1, .position = 7},
-                                         .options = default_train_options()});
+                                         .plan = default_plan()});
     good_ = Json::parse(read_all(file_));
   }
 

@@ -30,8 +30,8 @@ TrainingState state_of(const nlohmann::json& json) {
   json.at("last_loss").get_to(state.last_loss);
   const auto& validation = json.at("first_validation_loss");
   if (!validation.is_null()) state.first_validation_loss = validation.get<double>();
-  state.options = options_from_json(json.at("options"));
-  state.options.validate();
+  state.plan = plan_from_json(json.at("options"));
+  state.plan.validate();
   return state;
 }
 
@@ -47,7 +47,7 @@ void save_training_state(const std::filesystem::path& folder, const TrainingStat
       {"seconds", state.seconds},
       {"last_loss", state.last_loss},
       {"first_validation_loss", nullptr},
-      {"options", options_to_json(state.options)},
+      {"options", plan_to_json(state.plan)},
   };
   if (state.first_validation_loss) json["first_validation_loss"] = *state.first_validation_loss;
   write_file(folder / kFile, json.dump(2) + "\n");

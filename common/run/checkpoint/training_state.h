@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "common/data/sampler.h"
-#include "common/run/options/options.h"
+#include "common/run/options/run_plan.h"
 
 namespace lab {
 
@@ -19,7 +19,7 @@ struct TrainingState {
   double seconds = 0.0;  // of training so far
   double last_loss = 0.0;
   std::optional<double> first_validation_loss = {};  // before the first step
-  TrainOptions options;
+  RunPlan plan;
 };
 
 /// Writes `folder`/training.json.

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 
@@ -29,16 +28,6 @@ void open_missing_standard_descriptors() {
 }
 
 }  // namespace
-
-void parse_command_line(CLI::App& app, int argc, const char* const* argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    throw HelpRequested(app.help());
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
-  }
-}
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   open_missing_standard_descriptors();

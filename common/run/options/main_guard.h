@@ -7,10 +7,6 @@
 
 #include "common/usage_error.h"
 
-namespace CLI {
-class App;
-}
-
 namespace lab {
 
 /// Not an error: the user asked for help (--help). Exit code 0.
@@ -22,10 +18,6 @@ class HelpRequested : public std::exception {
  private:
   std::string text_;
 };
-
-/// Reads the command line into the options of `app`. Throws HelpRequested for --help, and
-/// UsageError for anything that the options do not allow.
-void parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
 /// and exit code 1 (UsageError: 2). Signals are handled by a dedicated thread (SignalThread).

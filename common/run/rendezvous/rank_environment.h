@@ -7,11 +7,9 @@
 #include <functional>
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace lab {
+
+class CommandLine;
 
 /// The command-line options about ranks. -1, 0 and "": not given.
 struct LaunchOptions {
@@ -33,7 +31,7 @@ struct LaunchOptions {
 inline bool has_several_hosts(const LaunchOptions& options) { return options.nnodes > 1; }
 
 /// Adds the options above to a program's command line, in the group "Ranks".
-void add_launch_options(CLI::App& app, LaunchOptions& options);
+void add_launch_options(CommandLine& line, LaunchOptions& options);
 
 /// One rank's place in its job. Ranks on one machine are numbered by local_rank.
 struct RankEnvironment {

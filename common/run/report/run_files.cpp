@@ -12,11 +12,11 @@
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
-#include "common/run/options/pipeline_options.h"
 #include "common/run/report/run_report.h"
 #include "common/run/report/samples.h"
 #include "common/run/training/generate.h"
 #include "common/run/training/metrics.h"
+#include "common/run/training/pipeline_setup.h"
 
 namespace lab {
 namespace {
@@ -26,16 +26,15 @@ constexpr int64_t kSampleTokens = 60;
 std::string number(int64_t value) { return fmt::format("{}", value); }
 
 std::vector<FactGroup> fact_groups(const RunFacts& facts) {
-  const TrainOptions& options = facts.options;
+  const RunPlan& plan = facts.plan;
   const LlamaConfig& model = facts.model;
-  const MeshOptions& mesh = facts.mesh;
   return {
       {"Mesh",
-       {{"pipelines x stages", fmt::format("{} x {}", mesh.dp, mesh.pp)},
+       {{"pipelines x stages", fmt::format("{} x {}", plan.dp, plan.pp)},
         {"layers by stage", describe_stages(facts.stages)},
-        {"schedule", mesh.schedule},
-        {"microbatches", fmt::format("{} a wave, {} a step in all pipelines", mesh.microbatches,
-                                     options.ranks * options.accumulate)}}},
+        {"schedule", plan.schedule},
+        {"microbatches", fmt::format("{} a wave, {} a step in all pipelines", plan.microbatches,
+                                     plan.dp * plan.accumulate)}}},
       {"Model",
        {{"weights", format_count(parameter_count(model))},
         {"layers", number(model.layers)},
@@ -44,25 +43,25 @@ std::vector<FactGroup> fact_groups(const RunFacts& facts) {
         {"context", number(model.context)},
         {"vocabulary", format_count(model.vocab_size)}}},
       {"Training",
-       {{"steps", number(options.steps)},
-        {"tokens a step", format_count(sequences_per_step(options) * model.context)},
-        {"peak learning rate", fmt::format("{}", options.learning_rate)},
-        {"clipping", options.clip > 0 ? fmt::format("{}", options.clip) : "none"},
-        {"seed", number(options.seed)},
-        {"corpus", options.data.filename().string()}}},
+       {{"steps", number(plan.steps)},
+        {"tokens a step", format_count(plan.sequences_per_step() * model.context)},
+        {"peak learning rate", fmt::format("{}", plan.learning_rate)},
+        {"clipping", plan.clip > 0 ? fmt::format("{}", plan.clip) : "none"},
+        {"seed", number(plan.seed)},
+        {"corpus", plan.data.filename().string()}}},
   };
 }
 
 }  // namespace
 
 void print_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
-                  const TrainOptions& options) {
-  if (options.story_tokens == 0) return;
+                  const RunPlan& plan) {
+  if (plan.story_tokens == 0) return;
   const LlamaStage model = load_model(find_checkpoint(folder));
   GenerateOptions story;
-  story.prompt = options.prompt;
-  story.max_tokens = std::min(options.story_tokens, kSampleTokens);
-  story.sampling.seed = static_cast<uint64_t>(options.seed);
+  story.prompt = plan.prompt;
+  story.max_tokens = std::min(plan.story_tokens, kSampleTokens);
+  story.sampling.seed = static_cast<uint64_t>(plan.seed);
   append_sample(folder, {step, generate(model, tokenizer, story).text});
 }
 
@@ -71,8 +70,8 @@ void write_run_report(const std::filesystem::path& folder, const StepTimeline& s
   write_timeline(step, folder);
   RunReport report;
   report.title = std::filesystem::absolute(folder).filename().string();
-  report.subtitle = fmt::format("{} x {} ranks, {} microbatches each, {}", facts.mesh.dp,
-                                facts.mesh.pp, facts.mesh.microbatches, facts.mesh.schedule);
+  report.subtitle = fmt::format("{} x {} ranks, {} microbatches each, {}", facts.plan.dp,
+                                facts.plan.pp, facts.plan.microbatches, facts.plan.schedule);
   report.whose_labs = facts.whose_labs;
   report.facts = fact_groups(facts);
   report.metrics = read_metrics(folder / "metrics.jsonl");

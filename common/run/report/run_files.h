@@ -9,22 +9,20 @@
 
 #include "common/data/tokenizer.h"
 #include "common/model/config.h"
-#include "common/run/options/mesh_options.h"
-#include "common/run/options/options.h"
+#include "common/run/options/run_plan.h"
 #include "common/run/report/timeline_report.h"
 
 namespace lab {
 
 /// Has the newest checkpoint in `folder` write the beginning of a story, and stores it in
-/// samples.jsonl under `step`. Does nothing if the options ask for no story.
+/// samples.jsonl under `step`. Does nothing if the plan asks for no story.
 void print_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
-                  const TrainOptions& options);
+                  const RunPlan& plan);
 
 /// How a run was made.
 struct RunFacts {
-  const TrainOptions& options;
+  const RunPlan& plan;
   const LlamaConfig& model;
-  const MeshOptions& mesh;
   const std::vector<StageSpan>& stages;
   std::string whose_labs;  // see common/run/report/whose_labs.h
 };

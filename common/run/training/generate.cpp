@@ -61,12 +61,12 @@ void print_text(std::string_view text) {
   std::fflush(stdout);
 }
 
-void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options) {
-  if (options.story_tokens == 0) return;
+void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const RunPlan& plan) {
+  if (plan.story_tokens == 0) return;
   GenerateOptions story;
-  story.prompt = options.prompt;
-  story.max_tokens = options.story_tokens;
-  story.sampling.seed = static_cast<uint64_t>(options.seed);
+  story.prompt = plan.prompt;
+  story.max_tokens = plan.story_tokens;
+  story.sampling.seed = static_cast<uint64_t>(plan.seed);
   fmt::print("\nA story:\n\n");
   generate(model, tokenizer, story, print_text);
   fmt::print("\n");

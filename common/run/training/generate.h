@@ -8,7 +8,7 @@
 
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"
-#include "common/run/options/options.h"
+#include "common/run/options/run_plan.h"
 #include "common/run/training/sampling.h"
 
 namespace lab {
@@ -39,7 +39,7 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
 /// For `on_text`: prints to stdout at once.
 void print_text(std::string_view text);
 
-/// Prints the story at the end of a training run, if the options ask for one.
-void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const TrainOptions& options);
+/// Prints the story at the end of a training run, if the plan asks for one.
+void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const RunPlan& plan);
 
 }  // namespace lab

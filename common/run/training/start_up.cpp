@@ -97,26 +97,27 @@ void wait_until_all_are_done(Job& job, const std::string& what, milliseconds pat
 
 }  // namespace
 
-void agree_on_options(Job& job, const TrainOptions& options) {
+void agree_on_options(Job& job, const RunPlan& plan) {
   // Devices are compared by agree_on_device: "auto" may mean the same as "cuda".
   constexpr std::array<std::string_view, 8> kOwnAffair = {
       "threads", "data", "tokenizer", "cache", "prompt", "story_tokens", "program", "device"};
-  const nlohmann::json values = options_to_json(options);
+  const nlohmann::json values = plan_to_json(plan);
   for (const auto& [name, value] : values.items())
     if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end())
       job.agree("option " + name, value.dump());
-  for (const auto& [name, value] : options.program)
+  for (const auto& [name, value] : plan.program)
     job.agree("option " + name.substr(name.find_first_not_of('-')), value);
-  job.agree("option resume", options.resume ? "yes" : "no");
+  job.agree("option resume", plan.resume ? "yes" : "no");
+  job.agree("option timeline", plan.timeline ? "yes" : "no");
 }
 
-Device agree_on_device(Job& job, const TrainOptions& options) {
+Device agree_on_device(Job& job, const RunPlan& plan) {
   const int local_rank = job.environment().local_rank;
-  const bool may_use_nccl = job.world().size() > 1 && options.comm != "gloo";
+  const bool may_use_nccl = job.world().size() > 1 && plan.comm != "gloo";
   if (may_use_nccl) prepare_for_nccl();
-  const Device device = choose_device(options.device, options.precision, local_rank).device;
+  const Device device = choose_device(plan.device, plan.precision, local_rank).device;
   job.agree("device", device == Device::kCpu ? "the CPU" : "a GPU");
-  if (device == Device::kCuda && may_use_nccl) connect_gpus(job, options.comm == "nccl");
+  if (device == Device::kCuda && may_use_nccl) connect_gpus(job, plan.comm == "nccl");
   return device;
 }
 
@@ -139,15 +140,34 @@ void work_on_first_ranks(Job& job, const std::string& what, int threads,
   wait_until_all_are_done(job, what, patience > milliseconds(0) ? patience : environment.timeout);
 }
 
-TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const TrainOptions& options) {
+namespace {
+
+Device agree(Job& job, const RunPlan& plan) {
+  set_thread_count(plan.threads);
+  agree_on_options(job, plan);
+  return agree_on_device(job, plan);
+}
+
+}  // namespace
+
+TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const RunPlan& plan) {
   std::optional<TokenDataset> data;
   const auto open = [&](const std::function<void()>& going_on) {
-    data.emplace(options.data, tokenizer, options.cache, going_on);
+    data.emplace(plan.data, tokenizer, plan.cache, going_on);
   };
-  work_on_first_ranks(job, "the tokenizing of the corpus", options.threads, open);
+  work_on_first_ranks(job, "the tokenizing of the corpus", plan.threads, open);
   if (!data) open({});
   job.agree("corpus (its checksum)", fmt::format("{:016x}", data->fingerprint()));
   return *std::move(data);
+}
+
+Setup::Setup(Job& job, const RunPlan& plan)
+    : device(agree(job, plan)),
+      tokenizer(plan.tokenizer),
+      data(open_data(job, tokenizer, plan)),
+      model(plan.model),
+      seed(static_cast<uint64_t>(plan.seed)) {
+  model.vocab_size = tokenizer.vocab_size();
 }
 
 int64_t target_count(std::span<const TokenBatch> microbatches) {

@@ -9,7 +9,9 @@
 #include "common/io/files.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
+#include "common/run/training/generate.h"
 #include "common/run/training/loss_plot.h"
+#include "common/run/training/pipeline_setup.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/parallel.h"
 
@@ -29,35 +31,41 @@ TokenizerCopy copy_tokenizer(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const LlamaStage& model,
+std::unique_ptr<Optimizer> make_optimizer(const RunPlan& plan, const LlamaStage& model,
                                           AdamUpdate update) {
-  if (options.optimizer == OptimizerKind::kSgd) return std::make_unique<Sgd>();
+  if (plan.optimizer == OptimizerKind::kSgd) return std::make_unique<Sgd>();
   return std::make_unique<Adam>(model.parameters().numel(), AdamConfig{}, update,
-                                static_cast<float>(options.weight_decay), model.device());
+                                static_cast<float>(plan.weight_decay), model.device());
 }
 
-TrainingRun::TrainingRun(const TrainOptions& options, const TrainingParts& parts, RunFiles files)
-    : options_(options), parts_(parts), files_(files), tokenizer_(copy_tokenizer(parts.tokenizer)) {
-  if (options_.resume)
-    folder_ = options_.out;
-  else if (files_ == RunFiles::kWritten)
-    folder_ = make_run_folder(options_.out, source_folder() / "runs", options_.run_name);
-  if (files_ == RunFiles::kWritten) lock_.emplace(folder_);
-  if (options_.resume) resume();
-  state_.options = options_;
+TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* job)
+    : plan_(plan),
+      parts_(parts),
+      job_(job),
+      writes_(job == nullptr || job->world().rank() == 0),
+      tokenizer_(copy_tokenizer(parts.tokenizer)) {
+  if (!parts_.stages.empty()) rank_ = RankOfModel::in_mesh(job->world(), plan.pp);
+  if (plan_.resume)
+    folder_ = plan_.out;
+  else if (writes_)
+    folder_ = make_run_folder(plan_.out, source_folder() / "runs", plan_.run_name);
+  if (writes_) lock_.emplace(folder_);
+  if (plan_.resume) resume();
+  state_.plan = plan_;
   state_.data_fingerprint = parts_.data.fingerprint();
   seconds_before_ = state_.seconds;
   saved_step_ = state_.step;
+  first_step_ = state_.step + 1;
   interrupt_.emplace();
-  if (files_ == RunFiles::kNone) return;
+  if (!writes_) return;
   print_start();
-  if (!options_.resume) write_file(folder_ / "config.ini", options_.config_file);
+  if (!plan_.resume) write_file(folder_ / "config.ini", plan_.config_file);
   metrics_.emplace(folder_ / "metrics.jsonl", state_.step);
-  progress_.emplace(first_step(), options_.steps);
+  progress_.emplace(first_step_, plan_.steps);
 }
 
 TrainingRun::~TrainingRun() {
-  if (files_ == RunFiles::kNone || state_.step > 0) return;
+  if (!writes_ || state_.step > 0) return;
   std::error_code ignored;
   std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
   std::filesystem::remove(folder_ / "config.ini", ignored);
@@ -65,38 +73,38 @@ TrainingRun::~TrainingRun() {
 }
 
 void TrainingRun::resume() {
-  if (files_ == RunFiles::kWritten) remove_unfinished_checkpoints(folder_);
+  if (writes_) remove_unfinished_checkpoints(folder_);
   const std::filesystem::path checkpoint = find_checkpoint(folder_);
   state_ = load_training_state(checkpoint);
   require(state_.data_fingerprint == parts_.data.fingerprint(),
           "--resume: the run in {} was trained on another corpus or with another tokenizer than {} "
           "and {}",
-          folder_.string(), options_.data.string(), options_.tokenizer.string());
-  const int64_t before = sequences_per_step(state_.options);
-  const int64_t now = sequences_per_step(options_);
+          folder_.string(), plan_.data.string(), plan_.tokenizer.string());
+  const int64_t before = state_.plan.sequences_per_step();
+  const int64_t now = plan_.sequences_per_step();
   require(
       before == now,
       "--resume: the run in {} was trained by {} replicas of the model, which read {} sequences "
       "a step; {} would read {}; resume with as many",
-      folder_.string(), state_.options.ranks, before, options_.ranks, now);
+      folder_.string(), state_.plan.dp, before, plan_.dp, now);
   // Each replica has a shard of every epoch. With another number of replicas, the position within a
   // shard changes, so that all of them together are at the same place. (The limits of
   // load_training_state rule out an overflow.)
-  state_.sampler.position = state_.sampler.position * state_.options.ranks / options_.ranks;
-  require(state_.step < options_.steps,
+  state_.sampler.position = state_.sampler.position * state_.plan.dp / plan_.dp;
+  require(state_.step < plan_.steps,
           "--resume: the run in {} has done its {} steps; to continue, give it more with --steps",
           folder_.string(), state_.step);
   load_for_training(checkpoint, parts_.model, parts_.optimizer);
   parts_.optimizer.set_steps(state_.optimizer_steps);
   parts_.sampler.restore(state_.sampler);
-  if (files_ == RunFiles::kNone) return;
+  if (!writes_) return;
   fmt::print("resuming after step {} from {}\n", state_.step, display_path(checkpoint));
-  if (state_.options.steps != options_.steps && options_.schedule == Decay::kCosine)
-    fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", options_.steps,
-               state_.options.steps);
-  if (state_.options.precision != options_.precision)
-    fmt::print("note: the model is now computed in {} instead of {}\n", options_.precision,
-               state_.options.precision);
+  if (state_.plan.steps != plan_.steps && plan_.decay == Decay::kCosine)
+    fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", plan_.steps,
+               state_.plan.steps);
+  if (state_.plan.precision != plan_.precision)
+    fmt::print("note: the model is now computed in {} instead of {}\n", plan_.precision,
+               state_.plan.precision);
 }
 
 void TrainingRun::print_start() const {
@@ -107,54 +115,95 @@ void TrainingRun::print_start() const {
              format_count(parts_.data.story_count(Split::kTrain)),
              format_count(parts_.data.token_count(Split::kTrain)),
              format_count(parts_.data.story_count(Split::kValidation)));
-  const std::string replicas = options_.ranks > 1 ? fmt::format("{} x ", options_.ranks) : "";
-  fmt::print("step    {}{} x {} sequences of {} tokens; {}\n", replicas, options_.accumulate,
-             options_.batch, config.context,
+  const std::string replicas = plan_.dp > 1 ? fmt::format("{} x ", plan_.dp) : "";
+  fmt::print("step    {}{} x {} sequences of {} tokens; {}\n", replicas, plan_.accumulate,
+             plan_.batch, config.context,
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());
   fmt::print("folder  {}\n", display_path(folder_));
+  if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
+  if (!parts_.stages.empty()) {
+    const bool mesh = plan_.division == Division::kMesh;
+    const std::string stages = describe_stages(parts_.stages);
+    if (mesh)
+      fmt::print("mesh    {} x {} stages, {}\n", plan_.dp, plan_.pp, stages);
+    else
+      fmt::print("stages  {}\n", stages);
+    if (plan_.division != Division::kStages)
+      fmt::print("pipe    {}, {} x {} microbatches\n", plan_.schedule, plan_.waves,
+                 plan_.microbatches);
+  }
   std::fflush(stdout);
 }
 
-bool TrainingRun::goes_on(int64_t step) const {
-  return step <= options_.steps && !interrupt_->requested();
+int64_t TrainingRun::begin() {
+  if (job_ != nullptr) job_->agree("first step", fmt::format("{}", first_step_));
+  if (first_step_ == 1) record_start();
+  return first_step_;
+}
+
+void TrainingRun::record_start() {
+  state_.first_validation_loss = parts_.validate();
+  if (!writes_) return;
+  if (state_.first_validation_loss)
+    progress_->note(fmt::format("step 0/{}  validation loss {:.3f}", plan_.steps,
+                                *state_.first_validation_loss));
+  else
+    progress_->note("note: the corpus is too small for a validation split of one sequence");
+  progress_.emplace(first_step_, plan_.steps);  // the remaining time is estimated from here
+}
+
+bool TrainingRun::goes_on(int64_t step) {
+  if (step == asked_step_) return goes_on_;
+  asked_step_ = step;
+  goes_on_ = step <= plan_.steps && !interrupt_->requested();
+  if (job_ != nullptr) goes_on_ = all_true(job_->world(), goes_on_);
+  return goes_on_;
+}
+
+std::vector<TokenBatch> TrainingRun::next_microbatches() {
+  if (!since_record_) since_record_.emplace();
+  std::vector<TokenBatch> microbatches;
+  for (int64_t i = 0; i < plan_.accumulate; ++i)
+    microbatches.push_back(
+        parts_.data.batch(Split::kTrain, parts_.sampler.next(plan_.batch), plan_.model.context));
+  return microbatches;
 }
 
 bool TrainingRun::validation_due(int64_t step) const {
-  return step == options_.steps ||
-         (options_.validate_every > 0 && step % options_.validate_every == 0);
+  return step == plan_.steps || (plan_.validate_every > 0 && step % plan_.validate_every == 0);
 }
 
-void TrainingRun::record_start(std::optional<double> validation_loss) {
-  state_.first_validation_loss = validation_loss;
-  if (files_ == RunFiles::kNone) return;
-  if (validation_loss)
-    progress_->note(
-        fmt::format("step 0/{}  validation loss {:.3f}", options_.steps, *validation_loss));
-  else
-    progress_->note("note: the corpus is too small for a validation split of one sequence");
-  progress_.emplace(first_step(), options_.steps);  // the remaining time is estimated from here
+bool TrainingRun::record_due(int64_t step) {
+  return step == 1 || step % plan_.log_every == 0 || validation_due(step) || checkpoint_due(step);
 }
 
-void TrainingRun::record(StepRecord record) {
-  require(std::isfinite(record.loss) && std::isfinite(record.val_loss.value_or(0.0)),
-          "{} (the loss is {})", diverged(record.step, options_.learning_rate), record.loss);
+void TrainingRun::record(int64_t step, double loss) {
+  const int64_t tokens = plan_.sequences_per_step() * plan_.model.context * (step - state_.step);
+  StepRecord record{.step = step,
+                    .loss = loss,
+                    .tokens_per_second = static_cast<double>(tokens) / since_record_->seconds(),
+                    .learning_rate = plan_.learning_rates().at(step)};
+  since_record_.reset();
+  if (validation_due(step)) record.val_loss = parts_.validate();
+  require(std::isfinite(loss) && std::isfinite(record.val_loss.value_or(0.0)),
+          "{} (the loss is {})", diverged(step, plan_.learning_rate), loss);
   record.seconds = seconds_before_ + stopwatch_.seconds();
-  if (record.step == 1 && !record.val_loss) record.val_loss = state_.first_validation_loss;
+  const bool validated = record.val_loss.has_value();
+  if (step == 1 && !validated) record.val_loss = state_.first_validation_loss;
   if (metrics_) metrics_->append(record);
-  state_.step = record.step;
+  state_.step = step;
   state_.seconds = record.seconds;
-  state_.last_loss = record.loss;
-  if (files_ == RunFiles::kNone) return;
+  state_.last_loss = loss;
+  if (!writes_) return;
   progress_->update(record);
-  if (record.val_loss && validation_due(record.step))
-    progress_->note(fmt::format("step {}/{}  validation loss {:.3f}", record.step, options_.steps,
-                                *record.val_loss));
+  if (validated)
+    progress_->note(
+        fmt::format("step {}/{}  validation loss {:.3f}", step, plan_.steps, *record.val_loss));
 }
 
-bool TrainingRun::checkpoint_due(int64_t step) const {
-  return step == options_.steps || interrupt_->requested() ||
-         (options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0);
+bool TrainingRun::checkpoint_due(int64_t step) {
+  return !goes_on(step + 1) || (plan_.checkpoint_every > 0 && step % plan_.checkpoint_every == 0);
 }
 
 void TrainingRun::check_weights() const {
@@ -162,9 +211,9 @@ void TrainingRun::check_weights() const {
   const std::span<const float> weights = parameters.values();
   bool finite = std::all_of(weights.begin(), weights.end(),
                             [](float weight) { return std::isfinite(weight); });
-  if (parts_.rank.world != nullptr) finite = all_true(*parts_.rank.world, finite);
+  if (rank_.world != nullptr) finite = all_true(*rank_.world, finite);
   require(finite, "{} (weights are no longer numbers; no checkpoint is written)",
-          diverged(state_.step, options_.learning_rate));
+          diverged(state_.step, plan_.learning_rate));
 }
 
 void TrainingRun::save_checkpoint() {
@@ -173,11 +222,11 @@ void TrainingRun::save_checkpoint() {
   const LlamaConfig& config = parts_.model.config();
   state_.optimizer_steps = parts_.optimizer.steps();
   state_.sampler = parts_.sampler.state();
-  if (parts_.rank.world != nullptr)
-    save_checkpoint_parts(folder_, parts_.rank, state_, config, tensors, tokenizer_);
-  else if (files_ == RunFiles::kWritten)
+  if (rank_.world != nullptr)
+    save_checkpoint_parts(folder_, rank_, state_, config, tensors, tokenizer_);
+  else if (writes_)
     lab::save_checkpoint(folder_, state_, config, tensors, tokenizer_);
-  if (files_ == RunFiles::kWritten) write_plot();
+  if (writes_) write_plot();
   saved_step_ = state_.step;
 }
 
@@ -186,21 +235,21 @@ void TrainingRun::write_plot() const {
   write_file(folder_ / "loss.svg", loss_plot_svg(metrics_->history(), title));
 }
 
-int TrainingRun::finish() {
+void TrainingRun::finish() {
   if (progress_) progress_->finish();
   if (saved_step_ < state_.step) save_checkpoint();
   const std::string folder = display_path(folder_);
-  const int exit_code = state_.step < options_.steps ? interrupt_->exit_code() : 0;
+  exit_code_ = state_.step < plan_.steps ? interrupt_->exit_code() : 0;
   interrupt_.reset();
-  if (files_ == RunFiles::kNone) return exit_code;
-  if (exit_code != 0 && state_.step == 0) {
+  if (!writes_) return;
+  if (exit_code_ != 0 && state_.step == 0) {
     fmt::print("\nstopped before the first step\n");
-    return exit_code;
+    return;
   }
-  if (exit_code != 0) {
+  if (exit_code_ != 0) {
     fmt::print("\nstopped after step {}; to continue: the same program with --resume --out {}\n",
                state_.step, folder);
-    return exit_code;
+    return;
   }
   const auto& history = metrics_->history();
   fmt::print("\n{} steps in {}", state_.step, format_duration(state_.seconds));
@@ -209,7 +258,14 @@ int TrainingRun::finish() {
                *history.back().val_loss);
   fmt::print("\nloss curve  {}/loss.svg\nmetrics     {}/metrics.jsonl\ncheckpoint  {}/{}\n", folder,
              folder, folder, checkpoint_name(state_.step));
-  return 0;
+}
+
+void TrainingRun::tell_story() const {
+  if (exit_code_ != 0 || !writes_ || plan_.story_tokens == 0) return;
+  if (parts_.stages.empty())
+    print_story(parts_.model, parts_.tokenizer, plan_);
+  else
+    print_story(load_model(find_checkpoint(folder_)), parts_.tokenizer, plan_);
 }
 
 }  // namespace lab

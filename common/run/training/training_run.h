@@ -4,11 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "common/comm/process_group.h"
 #include "common/data/sampler.h"
 #include "common/data/token_dataset.h"
 #include "common/data/tokenizer.h"
@@ -17,16 +18,17 @@
 #include "common/optim/optimizer.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_parts.h"
-#include "common/run/options/options.h"
+#include "common/run/launch/job.h"
+#include "common/run/options/run_plan.h"
 #include "common/run/training/interrupt.h"
 #include "common/run/training/metrics.h"
 #include "common/run/training/progress.h"
 
 namespace lab {
 
-/// The optimizer chosen by the options, for the weights of `model`; `update` is lab 01's, for the
+/// The optimizer that the plan asks for, for the weights of `model`; `update` is lab 01's, for the
 /// model's device.
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, const LlamaStage& model,
+std::unique_ptr<Optimizer> make_optimizer(const RunPlan& plan, const LlamaStage& model,
                                           AdamUpdate update);
 
 /// Measures time from its construction.
@@ -47,27 +49,25 @@ struct TrainingParts {
   Sampler& sampler;
   const Tokenizer& tokenizer;
   const TokenDataset& data;
-  /// Which part of the whole `model` is, if it is only a part; then all ranks save checkpoints
+  /// The validation loss of the present weights (common/run/training/validation.h). All ranks call
+  /// it together.
+  std::function<std::optional<double>()> validate;
+  /// The stages of the pipeline, if `model` is only one of them. Then all ranks save checkpoints
   /// together.
-  RankOfModel rank = {};
-};
-
-/// Which rank writes progress, metrics and checkpoints: of several ranks that train together, only
-/// one.
-enum class RunFiles {
-  kWritten,
-  kNone,  // this rank prints and writes nothing; it resumes and reacts to Ctrl-C like the others
+  std::vector<StageSpan> stages = {};
 };
 
 /// Everything around a training loop, so that the loop shows only training: progress in the
 /// terminal, metrics.jsonl, loss.svg, checkpoints, Ctrl-C. With --resume it first restores model,
 /// optimizer and sampler from the newest checkpoint.
+///
+/// Of several ranks (`job`), all call the same functions. Only rank 0 prints and writes, apart from
+/// parts of checkpoints.
 class TrainingRun {
  public:
   /// Makes the run's folder, or opens the one to resume. Throws Error: folder not writable,
   /// checkpoint damaged, other data than before.
-  TrainingRun(const TrainOptions& options, const TrainingParts& parts,
-              RunFiles files = RunFiles::kWritten);
+  TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* job = nullptr);
   /// Removes the folder again if no step was recorded.
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
@@ -76,46 +76,62 @@ class TrainingRun {
   /// Empty on ranks that write nothing.
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// The loop runs from first_step() while goes_on(step): until options.steps or Ctrl-C.
-  int64_t first_step() const { return state_.step + 1; }
-  bool goes_on(int64_t step) const;
+  /// The first step of this process. begin() validates a new run before it.
+  int64_t first_step() const { return first_step_; }
+  int64_t begin();
 
-  /// Whether the options ask for a validation loss after this step. `record_start` takes the one
-  /// before the first step, which a new run should measure.
-  bool validation_due(int64_t step) const;
-  void record_start(std::optional<double> validation_loss);
+  /// False after the last step and after Ctrl-C, on all ranks alike: they agree once for each step.
+  bool goes_on(int64_t step);
 
-  /// Records the measurements of a step. Throws Error if the loss is not a number: training has
+  /// The input of the next step.
+  std::vector<TokenBatch> next_microbatches();
+
+  /// Whether the loss of this step is to be recorded.
+  bool record_due(int64_t step);
+  /// Records the loss of a step, the speed since the last record, and the validation loss if the
+  /// plan asks for it after this step. Throws Error if a loss is not a number: training has
   /// diverged.
-  void record(StepRecord record);
+  void record(int64_t step, double loss);
 
-  /// Whether the options, the end of the run or Ctrl-C ask for a checkpoint after this step.
-  bool checkpoint_due(int64_t step) const;
+  /// Whether the plan, the end of the run or Ctrl-C ask for a checkpoint after this step.
+  bool checkpoint_due(int64_t step);
   /// Writes a checkpoint of the last recorded step and the loss plot.
   void save_checkpoint();
 
-  /// Prints a summary and where the files are; writes a missing last checkpoint. Returns the exit
-  /// code of the program: 0, or 130 after Ctrl-C.
-  int finish();
+  /// Writes a missing last checkpoint; prints a summary and where the files are.
+  void finish();
+  /// Prints the story at the end, if the run is complete and the plan asks for one.
+  void tell_story() const;
+  /// After finish(): that of the program, 0, or 130 after Ctrl-C.
+  int exit_code() const { return exit_code_; }
 
  private:
   void resume();
   void write_plot() const;
   void check_weights() const;
   void print_start() const;
+  void record_start();
+  bool validation_due(int64_t step) const;
 
-  TrainOptions options_;
+  const RunPlan& plan_;
   TrainingParts parts_;
-  RunFiles files_;
+  Job* job_;
+  bool writes_;
+  RankOfModel rank_;
   TokenizerCopy tokenizer_;
   std::filesystem::path folder_;
   std::optional<FolderLock> lock_;  // on the rank that writes
   TrainingState state_;
+  int64_t first_step_ = 1;
   int64_t saved_step_ = 0;
   double seconds_before_ = 0.0;
   std::optional<MetricsFile> metrics_;
   std::optional<ProgressLine> progress_;
   Stopwatch stopwatch_;
+  std::optional<Stopwatch> since_record_;  // from the input of the next step on
+  int64_t asked_step_ = 0;                 // the last argument of goes_on, and its answer
+  bool goes_on_ = false;
+  int exit_code_ = 0;
   std::optional<Interrupt> interrupt_;  // from the start to finish()
 };
 

@@ -15,22 +15,22 @@ struct LossSum {
 };
 
 /// How many sequences of the validation split are used.
-int64_t sequences_wanted(const TokenDataset& data, const TrainOptions& options) {
-  const int64_t available = data.sequence_count(Split::kValidation, options.model.context);
-  return std::min(available, options.validation_batches * options.batch);
+int64_t sequences_wanted(const TokenDataset& data, const RunPlan& plan) {
+  const int64_t available = data.sequence_count(Split::kValidation, plan.model.context);
+  return std::min(available, plan.validation_batches * plan.batch);
 }
 
 /// Over every `ranks`-th microbatch, beginning with number `rank`. `sum_of(batch)` is the sum of
 /// the cross-entropies of one.
-LossSum sum_losses(const TokenDataset& data, const TrainOptions& options, int rank, int ranks,
+LossSum sum_losses(const TokenDataset& data, const RunPlan& plan, int rank, int ranks,
                    const std::function<double(const TokenBatch&)>& sum_of) {
-  const int64_t length = options.model.context;
+  const int64_t length = plan.model.context;
   const int64_t available = data.sequence_count(Split::kValidation, length);
-  const int64_t wanted = sequences_wanted(data, options);
+  const int64_t wanted = sequences_wanted(data, plan);
   LossSum sum;
-  for (int64_t first = rank * options.batch; first < wanted; first += ranks * options.batch) {
+  for (int64_t first = rank * plan.batch; first < wanted; first += ranks * plan.batch) {
     std::vector<int64_t> indices;
-    for (int64_t i = first; i < std::min(first + options.batch, wanted); ++i)
+    for (int64_t i = first; i < std::min(first + plan.batch, wanted); ++i)
       indices.push_back(i * available / wanted);
     const TokenBatch batch = data.batch(Split::kValidation, indices, length);
     sum.loss += sum_of(batch);
@@ -40,9 +40,9 @@ LossSum sum_losses(const TokenDataset& data, const TrainOptions& options, int ra
 }
 
 /// With the whole model.
-LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const TrainOptions& options,
+LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const RunPlan& plan,
                    LossFunction loss, int rank, int ranks) {
-  return sum_losses(data, options, rank, ranks, [&](const TokenBatch& batch) {
+  return sum_losses(data, plan, rank, ranks, [&](const TokenBatch& batch) {
     const double sum = loss(model.forward(batch), batch, /*total_targets=*/1);
     model.discard();
     return sum;
@@ -52,17 +52,16 @@ LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const TrainOptio
 }  // namespace
 
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const TrainOptions& options, LossFunction loss) {
-  if (sequences_wanted(data, options) == 0) return std::nullopt;
-  const LossSum sum = sum_losses(model, data, options, loss, 0, 1);
+                                      const RunPlan& plan, LossFunction loss) {
+  if (sequences_wanted(data, plan) == 0) return std::nullopt;
+  const LossSum sum = sum_losses(model, data, plan, loss, 0, 1);
   return sum.loss / static_cast<double>(sum.targets);
 }
 
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const TrainOptions& options, LossFunction loss,
-                                      ProcessGroup& group) {
-  if (sequences_wanted(data, options) == 0) return std::nullopt;
-  const LossSum mine = sum_losses(model, data, options, loss, group.rank(), group.size());
+                                      const RunPlan& plan, LossFunction loss, ProcessGroup& group) {
+  if (sequences_wanted(data, plan) == 0) return std::nullopt;
+  const LossSum mine = sum_losses(model, data, plan, loss, group.rank(), group.size());
   const Tensor sums =
       Tensor::from({static_cast<float>(mine.loss), static_cast<float>(mine.targets)}, {2});
   group.all_reduce(sums);
@@ -70,10 +69,10 @@ std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& dat
 }
 
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
-                                      const TrainOptions& options, LossFunction loss,
+                                      const RunPlan& plan, LossFunction loss,
                                       const PipelineForward& forward, ProcessGroup& pipeline,
                                       ProcessGroup* replicas) {
-  if (sequences_wanted(data, options) == 0) return std::nullopt;
+  if (sequences_wanted(data, plan) == 0) return std::nullopt;
   const auto sum_of = [&](const TokenBatch& batch) {
     const Tensor logits = forward(batch);
     const double batch_sum = stage.span().has_head ? loss(logits, batch, /*total_targets=*/1) : 0.0;
@@ -82,7 +81,7 @@ std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& dat
   };
   const int rank = replicas != nullptr ? replicas->rank() : 0;
   const int ranks = replicas != nullptr ? replicas->size() : 1;
-  LossSum sum = sum_losses(data, options, rank, ranks, sum_of);
+  LossSum sum = sum_losses(data, plan, rank, ranks, sum_of);
   auto targets = static_cast<double>(sum.targets);
   if (replicas != nullptr) {
     sum.loss = sum_over(*replicas, sum.loss);

@@ -1,10 +1,9 @@
 // convert: converts a trained model from one format to another.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "common/error.h"
 #include "common/run/checkpoint/run_folder.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/tools/convert/convert_model.h"
 #include "common/tools/convert/llama2c.h"
@@ -15,27 +14,21 @@ using namespace lab;
 
 ConvertOptions parse(int argc, char** argv) {
   ConvertOptions options;
-  CLI::App app(
+  CommandLine app(
       "Converts a trained model: checkpoints of this workbook, folders of Hugging Face, and "
       "llama2.c's .bin files.");
-  app.add_option(
-         "--from", options.from,
-         "a checkpoint, the folder of a run (its newest one), a folder with config.json and "
-         "safetensors in one or several files, or a .bin of llama2.c")
-      ->type_name("PATH")
-      ->required();
-  app.add_option(
-         "--to", options.to,
-         "NAME.bin for llama2.c; any other name becomes a folder that transformers can open")
-      ->type_name("PATH")
-      ->required();
-  app.add_option("--tokenizer", options.tokenizer,
-                 "sentencepiece model to put into the folder; default: that of --from")
-      ->type_name("FILE");
-  app.add_option(
-      "--norm-eps", options.norm_eps,
-      "epsilon of the norms of a .bin, which does not contain it; default: 1e-5, llama2.c's");
-  parse_command_line(app, argc, argv);
+  app.add("--from", options.from, "PATH",
+          "a checkpoint, the folder of a run (its newest one), a folder with config.json and "
+          "safetensors in one or several files, or a .bin of llama2.c")
+      .required();
+  app.add("--to", options.to, "PATH",
+          "NAME.bin for llama2.c; any other name becomes a folder that transformers can open")
+      .required();
+  app.add("--tokenizer", options.tokenizer, "FILE",
+          "sentencepiece model to put into the folder; default: that of --from");
+  app.add("--norm-eps", options.norm_eps, "",
+          "epsilon of the norms of a .bin, which does not contain it; default: 1e-5, llama2.c's");
+  app.read(argc, argv);
   if (options.norm_eps && !(*options.norm_eps > 0.0F && *options.norm_eps < 1.0F))
     throw UsageError("--norm-eps: it must lie between 0 and 1");
   return options;

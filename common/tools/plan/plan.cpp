@@ -1,12 +1,12 @@
 // plan: finds the dp x pp x m that suits a model and a cluster, by a cost model, without running
 // anything.
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "common/run/checkpoint/config_json.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/tools/plan/plan_report.h"
 #include "common/tools/plan/presets.h"
@@ -37,52 +37,49 @@ struct Options {
   bool json = false;
 };
 
-void add_training_options(CLI::App& app, Options& o) {
-  const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
-    return app.add_option(name, value, text)->type_name(type)->group("Training");
-  };
-  add("--model", o.model, "NAME", "workbook, 1b, 7b or 70b")->capture_default_str();
-  add("--config", o.config, "FILE", "instead of --model: a config.json as Hugging Face writes it");
-  add("--vocab", o.vocab, "N", "another vocabulary");
-  add("--length", o.length, "N", "tokens of a sequence; default: the context, at most 4096");
-  add("--batch", o.batch, "N",
-      "sequences of a step, all ranks together; default: 12, large models 1024");
-  add("--precision", o.precision, "NAME",
-      "float32 or mixed (bfloat16, sums and copy in float32); default: mixed for large models");
-  add("--parameter-bytes", o.parameter_bytes, "X",
-      "kept per parameter; default: 16 for float32, 18 for mixed");
-  add("--schedule", o.schedule, "NAME", "1f1b or gpipe")->capture_default_str();
-  app.add_flag("--recompute", o.recompute, "keep only the inputs of layers, recompute the rest")
-      ->group("Training");
+void add_training_options(CommandLine& app, Options& o) {
+  app.group("Training");
+  app.add("--model", o.model, "NAME", "workbook, 1b, 7b or 70b").shows_default();
+  app.add("--config", o.config, "FILE",
+          "instead of --model: a config.json as Hugging Face writes it");
+  app.add("--vocab", o.vocab, "N", "another vocabulary");
+  app.add("--length", o.length, "N", "tokens of a sequence; default: the context, at most 4096");
+  app.add("--batch", o.batch, "N",
+          "sequences of a step, all ranks together; default: 12, large models 1024");
+  app.add("--precision", o.precision, "NAME",
+          "float32 or mixed (bfloat16, sums and copy in float32); default: mixed for large models");
+  app.add("--parameter-bytes", o.parameter_bytes, "X",
+          "kept per parameter; default: 16 for float32, 18 for mixed");
+  app.add("--schedule", o.schedule, "NAME", "1f1b or gpipe").shows_default();
+  app.add_flag("--recompute", o.recompute, "keep only the inputs of layers, recompute the rest");
 }
 
-void add_cluster_options(CLI::App& app, Options& o) {
-  const auto add = [&](const char* name, auto& value, const char* type, const char* text) {
-    return app.add_option(name, value, text)->type_name(type)->group("Devices");
-  };
-  add("--device", o.device, "NAME", "cpu, a100 or h100")->capture_default_str();
-  add("--devices", o.devices, "N", "how many; for cpu: ranks")->capture_default_str();
-  add("--per-host", o.per_host, "N", "on one host; default: 8; cpu: all");
-  add("--cores", o.cores, "N",
-      "for cpu: cores that the ranks of a host share; default: this machine's");
-  add("--flops", o.flops, "X", "TFLOP/s that training achieves on a device (cpu: a core)");
-  add("--share-of-peak", o.share_of_peak, "X",
-      "fraction of a data sheet's TFLOP/s that training achieves; default: 0.5, an assumption");
-  add("--measured", o.measured, "X",
+void add_cluster_options(CommandLine& app, Options& o) {
+  app.group("Devices");
+  app.add("--device", o.device, "NAME", "cpu, a100 or h100").shows_default();
+  app.add("--devices", o.devices, "N", "how many; for cpu: ranks").shows_default();
+  app.add("--per-host", o.per_host, "N", "on one host; default: 8; cpu: all");
+  app.add("--cores", o.cores, "N",
+          "for cpu: cores that the ranks of a host share; default: this machine's");
+  app.add("--flops", o.flops, "X", "TFLOP/s that training achieves on a device (cpu: a core)");
+  app.add("--share-of-peak", o.share_of_peak, "X",
+          "fraction of a data sheet's TFLOP/s that training achieves; default: 0.5, an assumption");
+  app.add(
+      "--measured", o.measured, "X",
       "tokens/s of one process with this model and batch on all cores or one device; instead of "
       "--flops");
-  add("--memory", o.memory, "GB", "of a device; for cpu: of the host");
-  add("--memory-bandwidth", o.memory_bandwidth, "GB/s", "of a device; for cpu: of the host");
-  add("--link", o.link, "GB/s,us", "bandwidth and latency between ranks of a host");
-  add("--host-link", o.host_link, "GB/s,us", "between hosts, of one rank while all of them send");
+  app.add("--memory", o.memory, "GB", "of a device; for cpu: of the host");
+  app.add("--memory-bandwidth", o.memory_bandwidth, "GB/s", "of a device; for cpu: of the host");
+  app.add("--link", o.link, "GB/s,us", "bandwidth and latency between ranks of a host");
+  app.add("--host-link", o.host_link, "GB/s,us",
+          "between hosts, of one rank while all of them send");
 }
 
-void add_output_options(CLI::App& app, Options& o) {
-  app.add_option("--microbatch", o.search.microbatch,
-                 "only with this many sequences per microbatch")
-      ->type_name("N");
+void add_output_options(CommandLine& app, Options& o) {
+  app.group("");
+  app.add("--microbatch", o.search.microbatch, "N", "only with this many sequences per microbatch");
   app.add_flag("--fewer", o.search.fewer, "also meshes of 1/2, 1/3, ... of the devices");
-  app.add_option("--rows", o.rows, "of the table; 0: all")->type_name("N")->capture_default_str();
+  app.add("--rows", o.rows, "N", "of the table; 0: all").shows_default();
   app.add_flag("--json", o.json, "everything, for programs");
 }
 
@@ -185,14 +182,13 @@ void print_caveat(const Options& o) {
 
 int run_plan(int argc, char** argv) {
   Options options;
-  CLI::App app(
+  CommandLine app(
       "Estimates memory, bubble, communication and tokens/s of every dp x pp x m. Formulas: "
       "docs/planning.md.");
-  app.get_formatter()->column_width(38);
   add_training_options(app, options);
   add_cluster_options(app, options);
   add_output_options(app, options);
-  parse_command_line(app, argc, argv);
+  app.read(argc, argv);
   const auto plan = [&] {
     const Training training = training_of(options);
     const Cluster cluster = cluster_of(options, training);

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
-
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/rendezvous/rank_environment.h"
 #include "labs/NN_NAME/NAME.h"
@@ -15,9 +14,9 @@ namespace {
 
 int start(int argc, char** argv) {
   lab::LaunchOptions launch;
-  CLI::App app("Sorts the numbers of all ranks.");
+  CommandLine app("Sorts the numbers of all ranks.");
   lab::add_launch_options(app, launch);
-  lab::parse_command_line(app, argc, argv);
+  lab::app.read(argc, argv);
   if (lab::is_launcher(launch)) return lab::launch_ranks(launch, argc, argv);
 
   lab::Job job(lab::read_rank_environment(launch));

@@ -1,9 +1,6 @@
 // The command line: defaults, derived values, contradictions, and what --resume takes over.
-#include "common/run/options/options.h"
-
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,18 +9,16 @@
 #include "common/run/checkpoint/training_state.h"
 #include "common/run/options/choose_device.h"
 #include "common/run/options/main_guard.h"
-#include "common/run/options/pipeline_options.h"
-#include "common/run/training/command_line.h"
+#include "common/run/training/settle_plan.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
 
-TrainOptions parse(std::vector<const char*> arguments) {
+RunPlan parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "train");
-  return parse_train_options(static_cast<int>(arguments.size()), arguments.data(),
-                             {.about = "A test."});
+  return settle_plan(static_cast<int>(arguments.size()), arguments.data(), {.about = "A test."});
 }
 
 std::string error_of(const std::vector<const char*>& arguments) {
@@ -36,12 +31,12 @@ std::string error_of(const std::vector<const char*>& arguments) {
 }
 
 TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
-  const TrainOptions options = parse({});
+  const RunPlan options = parse({});
   EXPECT_EQ(options.model, LlamaConfig{});
   EXPECT_EQ(options.batch, 3);
   EXPECT_EQ(options.accumulate, 1);
   EXPECT_EQ(options.learning_rate, 8e-4);
-  EXPECT_EQ(options.schedule, Decay::kCosine);
+  EXPECT_EQ(options.decay, Decay::kCosine);
   EXPECT_EQ(options.optimizer, OptimizerKind::kAdam);
   EXPECT_EQ(options.warmup, options.steps / 16);
   EXPECT_TRUE(options.data.is_absolute());
@@ -50,57 +45,57 @@ TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
 }
 
 TEST(Options, EveryOptionArrives) {
-  const TrainOptions options = parse({"--steps",
-                                      "10",
-                                      "--seed",
-                                      "7",
-                                      "--threads",
-                                      "2",
-                                      "--batch",
-                                      "4",
-                                      "--accumulate",
-                                      "5",
-                                      "--lr",
-                                      "0.01",
-                                      "--warmup",
-                                      "3",
-                                      "--decay",
-                                      "constant",
-                                      "--optimizer",
-                                      "adamw",
-                                      "--clip",
-                                      "0",
-                                      "--weight-decay",
-                                      "0.2",
-                                      "--checkpoint-every",
-                                      "11",
-                                      "--validate-every",
-                                      "12",
-                                      "--validation-batches",
-                                      "13",
-                                      "--prompt",
-                                      "Tom",
-                                      "--dim",
-                                      "64",
-                                      "--heads",
-                                      "4",
-                                      "--kv-heads",
-                                      "2",
-                                      "--layers",
-                                      "3",
-                                      "--hidden",
-                                      "100",
-                                      "--context",
-                                      "32",
-                                      "--tied",
-                                      "--data",
-                                      "d.txt",
-                                      "--tokenizer",
-                                      "t.model",
-                                      "--cache",
-                                      "c",
-                                      "--story-tokens",
-                                      "9"});
+  const RunPlan options = parse({"--steps",
+                                 "10",
+                                 "--seed",
+                                 "7",
+                                 "--threads",
+                                 "2",
+                                 "--batch",
+                                 "4",
+                                 "--accumulate",
+                                 "5",
+                                 "--lr",
+                                 "0.01",
+                                 "--warmup",
+                                 "3",
+                                 "--decay",
+                                 "constant",
+                                 "--optimizer",
+                                 "adamw",
+                                 "--clip",
+                                 "0",
+                                 "--weight-decay",
+                                 "0.2",
+                                 "--checkpoint-every",
+                                 "11",
+                                 "--validate-every",
+                                 "12",
+                                 "--validation-batches",
+                                 "13",
+                                 "--prompt",
+                                 "Tom",
+                                 "--dim",
+                                 "64",
+                                 "--heads",
+                                 "4",
+                                 "--kv-heads",
+                                 "2",
+                                 "--layers",
+                                 "3",
+                                 "--hidden",
+                                 "100",
+                                 "--context",
+                                 "32",
+                                 "--tied",
+                                 "--data",
+                                 "d.txt",
+                                 "--tokenizer",
+                                 "t.model",
+                                 "--cache",
+                                 "c",
+                                 "--story-tokens",
+                                 "9"});
   EXPECT_EQ(options.steps, 10);
   EXPECT_EQ(options.seed, 7);
   EXPECT_EQ(options.threads, 2);
@@ -108,7 +103,7 @@ TEST(Options, EveryOptionArrives) {
   EXPECT_EQ(options.accumulate, 5);
   EXPECT_EQ(options.learning_rate, 0.01);
   EXPECT_EQ(options.warmup, 3);
-  EXPECT_EQ(options.schedule, Decay::kConstant);
+  EXPECT_EQ(options.decay, Decay::kConstant);
   EXPECT_EQ(options.optimizer, OptimizerKind::kAdamW);
   EXPECT_EQ(options.clip, 0.0);
   EXPECT_EQ(options.weight_decay, 0.2);
@@ -128,12 +123,12 @@ TEST(Options, EveryOptionArrives) {
                                         .context = 32,
                                         .tied_head = true}));
   // What a checkpoint stores says the same.
-  EXPECT_EQ(options_to_json(options_from_json(options_to_json(options))), options_to_json(options));
-  EXPECT_EQ(options_from_json(options_to_json(options)).model, options.model);
+  EXPECT_EQ(plan_to_json(plan_from_json(plan_to_json(options))), plan_to_json(options));
+  EXPECT_EQ(plan_from_json(plan_to_json(options)).model, options.model);
 }
 
 TEST(Options, SomeValuesFollowFromOthers) {
-  const TrainOptions options = parse({"--dim", "64", "--heads", "4", "--optimizer", "adamw"});
+  const RunPlan options = parse({"--dim", "64", "--heads", "4", "--optimizer", "adamw"});
   EXPECT_EQ(options.model.kv_heads, 4);
   EXPECT_EQ(options.model.hidden_dim, 256);
   EXPECT_EQ(options.weight_decay, 0.01);
@@ -214,9 +209,9 @@ class RunFolderTest : public testing::Test {
   }
 
   // A checkpoint that has nothing but the state of training.
-  void make_checkpoint(const TrainOptions& options) {
+  void make_checkpoint(const RunPlan& options) {
     publish_checkpoint(out_, 5, [&](const auto& folder) {
-      save_training_state(folder, {.step = 5, .options = options});
+      save_training_state(folder, {.step = 5, .plan = options});
     });
   }
 
@@ -246,7 +241,7 @@ TEST_F(RunFolderTest, RunsAreNumbered) {
 
 TEST_F(RunFolderTest, ResumeTakesOverWhatIsNotGiven) {
   make_checkpoint(parse({"--steps", "40", "--dim", "64", "--heads", "4", "--lr", "0.25"}));
-  const TrainOptions options = parse({"--resume", "--out", out_.c_str(), "--threads", "1"});
+  const RunPlan options = parse({"--resume", "--out", out_.c_str(), "--threads", "1"});
   EXPECT_EQ(options.steps, 40);
   EXPECT_EQ(options.model.dim, 64);
   EXPECT_EQ(options.model.hidden_dim, 256);
@@ -274,11 +269,11 @@ TEST_F(RunFolderTest, ResumeRefusesAContradiction) {
 
 TEST_F(RunFolderTest, ResumeStaysOnTheDeviceUnlessToldOtherwise) {
   make_checkpoint(parse({"--device", "cuda", "--precision", "bfloat16", "--comm", "nccl"}));
-  const TrainOptions same = parse({"--resume", "--out", out_.c_str()});
+  const RunPlan same = parse({"--resume", "--out", out_.c_str()});
   EXPECT_EQ(same.device, "cuda");
   EXPECT_EQ(same.precision, "bfloat16");
   EXPECT_EQ(same.comm, "nccl");
-  const TrainOptions moved =
+  const RunPlan moved =
       parse({"--resume", "--out", out_.c_str(), "--device", "cpu", "--precision", "float32"});
   EXPECT_EQ(moved.device, "cpu");
   EXPECT_EQ(moved.precision, "float32");
@@ -287,43 +282,34 @@ TEST_F(RunFolderTest, ResumeStaysOnTheDeviceUnlessToldOtherwise) {
 }
 
 TEST_F(RunFolderTest, AResumedSplitIsForAsManyStages) {
-  PipelineOptions pipeline;
-  const auto parse_split = [&](std::vector<const char*> arguments, int stages) {
-    pipeline = {};
-    arguments.insert(arguments.begin(), {"train", "--out", out_.c_str()});
-    TrainOptions options = parse_train_options(
-        static_cast<int>(arguments.size()), arguments.data(),
-        {.about = "test",
-         .add_options = [&](CLI::App& app) { add_pipeline_options(app, pipeline); },
-         .carried = {"--split", "--log-every"}});
-    drop_resumed_split(pipeline, options, stages);
-    EXPECT_EQ(options.program["--split"], pipeline.split);
-    return options;
+  const auto parse_split = [&](std::vector<const char*> arguments, const char* stages) {
+    arguments.insert(arguments.begin(), {"train", "--out", out_.c_str(), "--ranks", stages});
+    return settle_plan(static_cast<int>(arguments.size()), arguments.data(),
+                       {.about = "test", .division = Division::kStages, .log_every = 10});
   };
-  make_checkpoint(parse_split({"--split", "4,1,1", "--log-every", "3"}, 3));
-  parse_split({"--resume"}, 3);
-  EXPECT_EQ(pipeline.split, "4,1,1");
-  EXPECT_EQ(pipeline.log_every, 3);
-  parse_split({"--resume", "--log-every", "4"}, 2);
-  EXPECT_EQ(pipeline.split, "");
-  EXPECT_EQ(pipeline.log_every, 4);
-  parse_split({"--resume", "--split", "5,1"}, 3);
-  EXPECT_EQ(pipeline.split, "5,1") << "given anew: choose_stages will refuse it";
+  make_checkpoint(parse_split({"--split", "4,1,1", "--log-every", "3"}, "3"));
+  const RunPlan same = parse_split({"--resume"}, "3");
+  EXPECT_EQ(same.split, "4,1,1");
+  EXPECT_EQ(same.log_every, 3);
+  const RunPlan fewer = parse_split({"--resume", "--log-every", "4"}, "2");
+  EXPECT_EQ(fewer.split, "");
+  EXPECT_EQ(fewer.program.at("--split"), "");
+  EXPECT_EQ(fewer.log_every, 4);
+  EXPECT_EQ(parse_split({"--resume", "--split", "5,1"}, "3").split, "5,1")
+      << "given anew: choose_stages will refuse it";
 }
 
 TEST_F(RunFolderTest, ResumeTakesOverTheProgramsOwnOptions) {
   const auto parse_own = [&](std::vector<const char*> arguments) {
     int64_t every = 8;
-    const ProgramInfo info{
-        .about = "test",
-        .add_options =
-            [&](CLI::App& app) { app.add_option("--every", every, "k")->capture_default_str(); },
-        .kept = {"--every"}};
+    const ProgramInfo info{.about = "test", .add_options = [&](CommandLine& line) {
+                             line.add("--every", every, "K", "k").shows_default().kept();
+                           }};
     arguments.insert(arguments.begin(), "train");
-    parse_train_options(static_cast<int>(arguments.size()), arguments.data(), info);
+    settle_plan(static_cast<int>(arguments.size()), arguments.data(), info);
     return every;
   };
-  TrainOptions options = parse({});
+  RunPlan options = parse({});
   options.program["--every"] = "5";
   make_checkpoint(options);
   EXPECT_EQ(parse_own({"--out", "elsewhere"}), 8);
@@ -355,19 +341,19 @@ std::string written(const TempFolder& folder, const std::string& text) {
 
 TEST(OptionsFile, TakesBackWhatARunWasStartedWith) {
   const TempFolder folder;
-  const TrainOptions first =
+  const RunPlan first =
       parse({"--steps", "40", "--decay", "constant", "--optimizer", "adamw", "--lr", "0.002",
              "--tied", "--dim", "96", "--prompt", "One day, \"he\" said"});
   const std::string file = written(folder, first.config_file);
-  const TrainOptions again = parse({"--config", file.c_str()});
-  EXPECT_EQ(options_to_json(again), options_to_json(first));
+  const RunPlan again = parse({"--config", file.c_str()});
+  EXPECT_EQ(plan_to_json(again), plan_to_json(first));
   EXPECT_EQ(again.config_file, first.config_file);
 }
 
 TEST(OptionsFile, OptionsGivenGoBefore) {
   const TempFolder folder;
   const std::string file = written(folder, "steps=40\ndim=96\n");
-  const TrainOptions options = parse({"--config", file.c_str(), "--steps", "50"});
+  const RunPlan options = parse({"--config", file.c_str(), "--steps", "50"});
   EXPECT_EQ(options.steps, 50);
   EXPECT_EQ(options.warmup, 50 / 16);
   EXPECT_EQ(options.model.dim, 96);

@@ -1,5 +1,5 @@
-// TrainOptions: checks of the values, and their form in a checkpoint.
-#include "common/run/options/options.h"
+// RunPlan: checks of the values, and their form in a checkpoint.
+#include "common/run/options/run_plan.h"
 
 #include <fmt/ranges.h>
 
@@ -24,39 +24,39 @@ NLOHMANN_JSON_SERIALIZE_ENUM(OptimizerKind, {{OptimizerKind::kSgd, "sgd"},
 namespace {
 
 // Calls visit(name, field) for every value that a checkpoint stores.
-template <typename Options, typename Visit>
-void visit_stored(Options& options, const Visit& visit) {
-  visit("steps", options.steps);
-  visit("seed", options.seed);
-  visit("device", options.device);
-  visit("precision", options.precision);
-  visit("comm", options.comm);
-  visit("threads", options.threads);
-  visit("ranks", options.ranks);
-  visit("checkpoint_every", options.checkpoint_every);
-  visit("validate_every", options.validate_every);
-  visit("validation_batches", options.validation_batches);
-  visit("prompt", options.prompt);
-  visit("story_tokens", options.story_tokens);
-  visit("data", options.data);
-  visit("tokenizer", options.tokenizer);
-  visit("cache", options.cache);
-  visit("batch", options.batch);
-  visit("accumulate", options.accumulate);
-  visit("learning_rate", options.learning_rate);
-  visit("warmup", options.warmup);
-  visit("schedule", options.schedule);
-  visit("optimizer", options.optimizer);
-  visit("weight_decay", options.weight_decay);
-  visit("clip", options.clip);
-  visit("program", options.program);
-  visit("dim", options.model.dim);
-  visit("heads", options.model.heads);
-  visit("kv_heads", options.model.kv_heads);
-  visit("layers", options.model.layers);
-  visit("hidden", options.model.hidden_dim);
-  visit("context", options.model.context);
-  visit("tied", options.model.tied_head);
+template <typename Plan, typename Visit>
+void visit_stored(Plan& plan, const Visit& visit) {
+  visit("steps", plan.steps);
+  visit("seed", plan.seed);
+  visit("device", plan.device);
+  visit("precision", plan.precision);
+  visit("comm", plan.comm);
+  visit("threads", plan.threads);
+  visit("ranks", plan.dp);
+  visit("checkpoint_every", plan.checkpoint_every);
+  visit("validate_every", plan.validate_every);
+  visit("validation_batches", plan.validation_batches);
+  visit("prompt", plan.prompt);
+  visit("story_tokens", plan.story_tokens);
+  visit("data", plan.data);
+  visit("tokenizer", plan.tokenizer);
+  visit("cache", plan.cache);
+  visit("batch", plan.batch);
+  visit("accumulate", plan.accumulate);
+  visit("learning_rate", plan.learning_rate);
+  visit("warmup", plan.warmup);
+  visit("schedule", plan.decay);
+  visit("optimizer", plan.optimizer);
+  visit("weight_decay", plan.weight_decay);
+  visit("clip", plan.clip);
+  visit("program", plan.program);
+  visit("dim", plan.model.dim);
+  visit("heads", plan.model.heads);
+  visit("kv_heads", plan.model.kv_heads);
+  visit("layers", plan.model.layers);
+  visit("hidden", plan.model.hidden_dim);
+  visit("context", plan.model.context);
+  visit("tied", plan.model.tied_head);
 }
 
 template <typename T>
@@ -78,26 +78,22 @@ std::filesystem::path source_folder() {
 #endif
 }
 
-TrainOptions default_train_options() {
-  TrainOptions options;
-  options.data = source_folder() / "data" / "stories.txt";
-  options.tokenizer = source_folder() / "data" / "tokenizer.model";
-  options.cache = source_folder() / ".cache";
-  return options;
+RunPlan default_plan() {
+  RunPlan plan;
+  plan.data = source_folder() / "data" / "stories.txt";
+  plan.tokenizer = source_folder() / "data" / "tokenizer.model";
+  plan.cache = source_folder() / ".cache";
+  return plan;
 }
 
-int64_t sequences_per_step(const TrainOptions& options) {
-  return options.ranks * options.accumulate * options.batch;
-}
-
-LearningRate TrainOptions::learning_rates() const {
+LearningRate RunPlan::learning_rates() const {
   return {.peak = static_cast<float>(learning_rate),
           .warmup_steps = warmup,
           .total_steps = steps,
-          .decay = schedule};
+          .decay = decay};
 }
 
-void TrainOptions::validate() const {
+void RunPlan::validate() const {
   const auto check_range = [](const char* option, int64_t value, int64_t least, int64_t most) {
     if (value < least || value > most)
       throw UsageError(
@@ -115,7 +111,7 @@ void TrainOptions::validate() const {
   check_range("--steps", steps, 1, kMany);
   check_range("--seed", seed, 0, INT64_MAX);
   check_range("--threads", threads, 0, 1024);
-  check_range("--ranks", ranks, 1, kMaxWorldSize);
+  check_range("--ranks", dp, 1, kMaxWorldSize);
   check_word("--device", device, {"cpu", "cuda", "auto"});
   check_word("--precision", precision, {"float32", "tf32", "bfloat16"});
   check_word("--comm", comm, {"gloo", "nccl", "auto"});
@@ -142,16 +138,16 @@ void TrainOptions::validate() const {
   }
 }
 
-nlohmann::json options_to_json(const TrainOptions& options) {
+nlohmann::json plan_to_json(const RunPlan& plan) {
   nlohmann::json json = nlohmann::json::object();
-  visit_stored(options, [&](const char* name, const auto& field) { json[name] = field; });
+  visit_stored(plan, [&](const char* name, const auto& field) { json[name] = field; });
   return json;
 }
 
-TrainOptions options_from_json(const nlohmann::json& json) {
-  TrainOptions options = default_train_options();
-  visit_stored(options, [&](const char* name, auto& field) { read(json, name, field); });
-  return options;
+RunPlan plan_from_json(const nlohmann::json& json) {
+  RunPlan plan = default_plan();
+  visit_stored(plan, [&](const char* name, auto& field) { read(json, name, field); });
+  return plan;
 }
 
 }  // namespace lab

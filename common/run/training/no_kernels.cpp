@@ -1,7 +1,7 @@
-// Replaces kernels.cu in a build without CUDA. These functions are never reached: there is no GPU
-// memory to call them with.
+// Replaces the kernels of lab 01cuda in a build without CUDA. These functions are never reached:
+// there is no GPU memory to call them with.
 #include "common/error.h"
-#include "labs/01cuda_kernels/kernels.h"
+#include "common/run/training/linked_labs.h"
 
 namespace lab01cuda {
 namespace {
@@ -9,11 +9,6 @@ namespace {
 [[noreturn]] void no_cuda() { lab::fail("this build has no CUDA: use --device cpu"); }
 
 }  // namespace
-
-void launch_rmsnorm(const float* /*x*/, const float* /*weight*/, float /*epsilon*/, float* /*y*/,
-                    float* /*inverse_rms*/, int64_t /*rows*/, int64_t /*channels*/) {
-  no_cuda();
-}
 
 void launch_softmax_cross_entropy(float* /*logits*/, const int32_t* /*targets*/, float /*scale*/,
                                   float* /*losses*/, int64_t /*rows*/, int64_t /*vocab*/) {

@@ -1,18 +1,19 @@
-// Restarts of a training job.
-#include "common/run/training/restarts.h"
+// What a training program of several ranks does once its plan is settled.
+#include "common/run/training/run_program.h"
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
 #include "common/run/checkpoint/training_state.h"
 #include "common/run/launch/launcher.h"
-#include "common/run/options/main_guard.h"
+#include "common/usage_error.h"
 
 namespace lab {
 namespace {
@@ -32,39 +33,29 @@ bool can_be_mended_by_a_restart(int exit_code) {
          exit_code != 128 + SIGTERM && exit_code != 128 + SIGPIPE;
 }
 
-}  // namespace
-
-void add_restart_options(CLI::App& app, RestartOptions& options) {
-  app.add_option("--max-restarts", options.max_restarts,
-                 "resume from the newest checkpoint when a rank fails, at most N times")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1'000'000))
-      ->group("Run");
-}
-
-int launch_training(const LaunchOptions& launch_options, const RestartOptions& restarts,
-                    const TrainOptions& options, std::vector<std::string> arguments) {
-  if (restarts.max_restarts == 0) return launch(launch_options, arguments);
-  if (has_several_hosts(launch_options))
+/// With restarts.
+int launch_training(const RunPlan& plan, std::vector<std::string> arguments) {
+  if (plan.max_restarts == 0) return launch(plan.launch, arguments);
+  if (has_several_hosts(plan.launch))
     throw UsageError(
         "--max-restarts works on one host; with --nnodes, start again on every host with --resume");
   // All attempts write to one folder, which must be known here.
-  fs::path folder = options.out;
-  if (!options.resume) {
-    folder = make_run_folder(options.out, source_folder() / "runs", options.run_name);
-    if (options.out.empty()) arguments.insert(arguments.end(), {"--out", folder.string()});
+  fs::path folder = plan.out;
+  if (!plan.resume) {
+    folder = make_run_folder(plan.out, source_folder() / "runs", plan.run_name);
+    if (plan.out.empty()) arguments.insert(arguments.end(), {"--out", folder.string()});
   }
-  bool resumes = options.resume;
+  bool resumes = plan.resume;
   for (int attempt = 0;; ++attempt) {
-    const int exit_code = launch(launch_options, arguments);
-    if (!can_be_mended_by_a_restart(exit_code) || attempt == restarts.max_restarts) {
+    const int exit_code = launch(plan.launch, arguments);
+    if (!can_be_mended_by_a_restart(exit_code) || attempt == plan.max_restarts) {
       std::error_code ignored;
       fs::remove(folder, ignored);  // does nothing unless it is empty
       return exit_code;
     }
     const auto checkpoints = list_checkpoints(folder);
-    if (!checkpoints.empty() && load_training_state(checkpoints.back()).step >= options.steps) {
-      fmt::print(stderr, "no restart: the run has done all its {} steps\n", options.steps);
+    if (!checkpoints.empty() && load_training_state(checkpoints.back()).step >= plan.steps) {
+      fmt::print(stderr, "no restart: the run has done all its {} steps\n", plan.steps);
       return exit_code;
     }
     if (checkpoints.empty())
@@ -72,10 +63,23 @@ int launch_training(const LaunchOptions& launch_options, const RestartOptions& r
     else if (!resumes)
       arguments.emplace_back("--resume");
     resumes = resumes || !checkpoints.empty();
-    fmt::print(stderr, "restart {} of {}: {}\n", attempt + 1, restarts.max_restarts,
+    fmt::print(stderr, "restart {} of {}: {}\n", attempt + 1, plan.max_restarts,
                checkpoints.empty() ? "from the start, as there is no checkpoint yet"
                                    : "from " + display_path(checkpoints.back()));
   }
+}
+
+}  // namespace
+
+int run_program(const RunPlan& plan, int argc, const char* const* argv,
+                const std::function<int(Job&, const RunPlan&)>& train,
+                const std::function<void(const RunPlan&)>& check) {
+  if (is_launcher(plan.launch)) {
+    if (check) check(plan);
+    return launch_training(plan, {argv, argv + argc});
+  }
+  Job job(read_rank_environment(plan.launch));
+  return train(job, plan);
 }
 
 }  // namespace lab

@@ -1,24 +1,27 @@
-#include "common/run/options/pipeline_options.h"
+// Stages and schedule of a pipeline, as a plan asks for them.
+#include "common/run/training/pipeline_setup.h"
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
+#include <charconv>
 #include <span>
+#include <sstream>
 
 #include "common/io/files.h"
 #include "common/model/split.h"
 #include "common/pipeline/validate.h"
-#include "common/run/options/main_guard.h"
+#include "common/usage_error.h"
 
 namespace lab {
 namespace {
 
 std::vector<int64_t> parse_counts(const std::string& text) {
   std::vector<int64_t> counts;
-  for (const std::string& word : CLI::detail::split(text, ',')) {
+  std::istringstream words(text + ",");
+  for (std::string word; std::getline(words, word, ',');) {
     int64_t count = 0;
-    if (!CLI::detail::lexical_cast(word, count) || count < 1)
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+    if (error != std::errc() || end != word.data() + word.size() || count < 1)
       throw UsageError(fmt::format(
           "--split {}: it takes the layers of each stage, one at least, as in 2,2,2", text));
     counts.push_back(count);
@@ -28,30 +31,8 @@ std::vector<int64_t> parse_counts(const std::string& text) {
 
 }  // namespace
 
-void add_pipeline_options(CLI::App& app, PipelineOptions& options) {
-  app.add_option("--split", options.split, "layers of each stage; default: lab 04's split")
-      ->type_name("N,N,..")
-      ->group("Pipeline");
-  app.add_flag("--timeline", options.timeline,
-               "show what every rank did in the last step; timeline.svg and trace.json in --out")
-      ->group("Pipeline");
-  app.add_option("--log-every", options.log_every,
-                 "steps from one loss to the next; each costs a message")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000'000))
-      ->capture_default_str()
-      ->group("Run");
-}
-
-void check_microbatches(int microbatches, int stages) {
-  if (stages > 1 && microbatches > kMaxMicrobatches)
-    throw UsageError(fmt::format(
-        "--microbatches {}: a wave through several stages takes {} at most; use more --waves",
-        microbatches, kMaxMicrobatches));
-}
-
 std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
-                                     const PipelineOptions& options, SplitFunction split) {
+                                     const std::string& given, SplitFunction split) {
   if (stages > config.layers)
     throw UsageError(
         fmt::format("{} ranks for {} layers: every stage needs a layer; start fewer "
@@ -61,15 +42,15 @@ std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
       !config.tied_head || stages == 1,
       "--tied: embedding and head lie on different stages and cannot share their weights; leave "
       "it out, or train on one rank");
-  if (!options.split.empty()) {
-    const std::vector<int64_t> counts = parse_counts(options.split);
+  if (!given.empty()) {
+    const std::vector<int64_t> counts = parse_counts(given);
     if (counts.size() != static_cast<size_t>(stages))
-      throw UsageError(fmt::format("--split {}: {} stages, but there are {} ranks", options.split,
+      throw UsageError(fmt::format("--split {}: {} stages, but there are {} ranks", given,
                                    counts.size(), stages));
     try {
       return spans_of(config, counts);
     } catch (const Error& error) {
-      throw UsageError(fmt::format("--split {}: {}", options.split, error.what()));
+      throw UsageError(fmt::format("--split {}: {}", given, error.what()));
     }
   }
   const auto spans = split(config.layers, stages, head_cost(config, config.context));
@@ -77,13 +58,6 @@ std::vector<StageSpan> choose_stages(const LlamaConfig& config, int stages,
           spans.size(), stages);
   check_spans(config, spans);
   return spans;
-}
-
-void drop_resumed_split(PipelineOptions& options, TrainOptions& train, int stages) {
-  const auto split_stages = 1 + std::ranges::count(options.split, ',');
-  if (!train.resumed.contains("--split") || split_stages == stages) return;
-  options.split.clear();
-  train.program["--split"].clear();
 }
 
 Schedule choose_schedule(const std::string& name, int stages, int microbatches,
@@ -110,10 +84,8 @@ void agree_on_schedule(Job& job, const Schedule& schedule) {
             fmt::format("{:016x}", checksum(std::as_bytes(std::span(text)))));
 }
 
-void agree_on_pipeline(Job& job, const std::vector<StageSpan>& spans,
-                       const PipelineOptions& options) {
+void agree_on_stages(Job& job, const std::vector<StageSpan>& spans) {
   job.agree("stages", describe_stages(spans));
-  job.agree("option timeline", options.timeline ? "yes" : "no");
 }
 
 std::string describe_stages(const std::vector<StageSpan>& spans) {

@@ -1,0 +1,120 @@
+// How the ranks of a run divide its work.
+#include "common/run/options/settle_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/comm/diagnosis/rank_snapshot.h"
+#include "common/usage_error.h"
+
+namespace lab {
+namespace {
+
+constexpr int kMicrobatchesPerStep = 6;
+constexpr int kStages = 3;
+
+int largest_divisor(int number, int limit) {
+  int divisor = std::min(number, limit);
+  while (number % divisor != 0) --divisor;
+  return divisor;
+}
+
+/// `ranks`: 0 if nobody has said how many.
+void settle_mesh(RunPlan& plan, int ranks) {
+  if (ranks == 1 && plan.resume) plan.dp = plan.pp = 1;  // otherwise as in the earlier run
+  if (ranks > 0 && plan.pp == 0 && plan.dp == 0) plan.pp = largest_divisor(ranks, kStages);
+  if (plan.pp == 0) plan.pp = ranks == 0 ? kStages : std::max(1, ranks / plan.dp);
+  if (plan.dp == 0) plan.dp = ranks == 0 ? 2 : std::max(1, ranks / plan.pp);
+  if (ranks > 0 && plan.ranks() != ranks)
+    throw UsageError(fmt::format(
+        "--dp {} --pp {}: {} pipelines of {} stages are {} ranks, but there are {}; change one",
+        plan.dp, plan.pp, plan.dp, plan.pp, plan.ranks(), ranks));
+  if (plan.ranks() > kMaxWorldSize)
+    throw UsageError(fmt::format("--dp {} --pp {}: {} ranks; {} is the most", plan.dp, plan.pp,
+                                 plan.ranks(), kMaxWorldSize));
+  if (ranks == 0) plan.launch.ranks = plan.ranks();
+}
+
+void settle_microbatches(RunPlan& plan, int64_t resumed) {
+  const int64_t groups = int64_t{plan.dp} * plan.waves;
+  if (plan.microbatches == 0)
+    plan.microbatches = static_cast<int>(
+        std::max<int64_t>(1, (plan.resume ? resumed : kMicrobatchesPerStep) / groups));
+  if (plan.resume && plan.microbatches * groups != resumed)
+    throw UsageError(
+        fmt::format("--resume: this run takes {} microbatches a step; {} pipelines, {} waves and "
+                    "--microbatches {} make {}",
+                    resumed, plan.dp, plan.waves, plan.microbatches, plan.microbatches * groups));
+}
+
+}  // namespace
+
+void add_rank_options(CommandLine& line, RunPlan& plan) {
+  const Division division = plan.division;
+  if (division == Division::kNone) return;
+  add_launch_options(line, plan.launch);
+  if (division == Division::kReplicas) return;
+  const bool mesh = division == Division::kMesh;
+  line.group(mesh ? "Mesh" : "Pipeline");
+  if (mesh) {
+    plan.dp = plan.pp = 0;
+    line.add("--dp", plan.dp, "N", "pipelines, each with its shard of the data; default: 2")
+        .within(1, kMaxWorldSize)
+        .carried();
+    line.add("--pp", plan.pp, "N", "stages of each pipeline; default: 3")
+        .within(1, kMaxWorldSize)
+        .carried();
+    plan.microbatches = 0;
+    line.add("--microbatches", plan.microbatches, "M",
+             "that a wave takes through a pipeline; default: six a step in all pipelines")
+        .within(1, 4096);
+  } else if (division == Division::kMicrobatches) {
+    plan.microbatches = kMicrobatchesPerStep;
+    line.add("--microbatches", plan.microbatches, "M", "that a wave takes through the pipeline")
+        .within(1, 4096)
+        .shows_default()
+        .kept();
+  }
+  if (division != Division::kStages) {
+    line.add("--waves", plan.waves, "W", "before each update of the weights")
+        .within(1, 4096)
+        .shows_default()
+        .kept();
+    line.add("--schedule", plan.schedule, "gpipe|1f1b|FILE",
+             "of a pipeline; a file: as common/pipeline/schedule.h says")
+        .shows_default()
+        .carried();
+  }
+  line.group("Pipeline");
+  line.add("--split", plan.split, "N,N,..", "layers of each stage; default: lab 04's split")
+      .carried();
+  line.add_flag("--timeline", plan.timeline,
+                "show what every rank did in the last step; timeline.svg and trace.json in --out");
+}
+
+void settle_ranks(RunPlan& plan, int64_t resumed) {
+  const Division division = plan.division;
+  const int ranks = division == Division::kNone ? 1 : ranks_wanted(plan.launch);
+  if (division == Division::kMesh) {
+    settle_mesh(plan, ranks);
+    settle_microbatches(plan, resumed);
+  } else {
+    const bool pipeline = division != Division::kNone && division != Division::kReplicas;
+    plan.dp = pipeline ? 1 : std::max(1, ranks);
+    plan.pp = pipeline ? std::max(1, ranks) : 1;
+    if (!pipeline) return;
+  }
+  if (division == Division::kStages && plan.accumulate != 1)
+    throw UsageError("--accumulate: here the whole batch is one microbatch; lab 05 takes several");
+  if (plan.pp > 1 && plan.microbatches > kMaxMicrobatches)
+    throw UsageError(fmt::format(
+        "--microbatches {}: a wave through several stages takes {} at most; use more --waves",
+        plan.microbatches, kMaxMicrobatches));
+  const int64_t per_pipeline = int64_t{plan.microbatches} * plan.waves;
+  if (!plan.resume && plan.accumulate != 1 && plan.accumulate != per_pipeline)
+    throw UsageError("--accumulate: here it is --microbatches times --waves; say these");
+  plan.accumulate = per_pipeline;
+}
+
+}  // namespace lab

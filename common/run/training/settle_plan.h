@@ -1,0 +1,40 @@
+// Settles a run: command line, file of options and, with --resume, a checkpoint become one plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "common/run/options/command_line.h"
+#include "common/run/options/run_plan.h"
+#include "common/run/options/settle_ranks.h"
+
+namespace lab {
+
+/// What a training program is, and which options it has besides those of every run.
+struct ProgramInfo {
+  std::string about;  // first line of --help
+  std::string run_name = "train";
+  Division division = Division::kNone;
+  int64_t batch = 3;               // default of --batch
+  int64_t steps = 700;             // default of --steps
+  int64_t checkpoint_every = 200;  // default of --checkpoint-every
+  int64_t log_every = 0;           // default of --log-every; 0: there is no such option
+  bool restarts = false;           // whether there is --max-restarts
+  /// Adds the program's own options; may be empty.
+  std::function<void(CommandLine&)> add_options = {};
+  /// Settles what follows from them for the plan; may be empty.
+  std::function<void(RunPlan&)> settle = {};
+};
+
+/// Throws HelpRequested for --help, and UsageError for unknown, contradictory or impossible
+/// options. With --resume, options that are not given are those that the run was started with;
+/// contradicting one that decides what is computed is an error. May be given again: --steps,
+/// --threads, --device,
+/// --precision, --comm, folders, how often to validate and save, and options that are `carried`. So
+/// a run can continue on another machine, and without its GPU, with --device cpu --precision
+/// float32. A --split that is not given again belongs to the earlier number of stages, and is
+/// dropped with another.
+RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info);
+
+}  // namespace lab
