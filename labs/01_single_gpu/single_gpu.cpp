@@ -43,7 +43,7 @@ void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t ste
 }
 
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm) {
   // TODO(3): one optimizer step over all microbatches.
   //  1. Which number must be known before the first call of loss?

@@ -8,6 +8,7 @@
 
 #include "common/data/batch.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/tensor/tensor.h"
 
@@ -53,8 +54,7 @@ void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t ste
                  std::span<float> first_moment, std::span<float> second_moment);
 
 /// What task 1b's function looks like to task 3.
-using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch& batch,
-                                int64_t total_targets);
+using lab::LossFunction;
 
 /// Task 3 · One optimizer step over one or more microbatches (gradient accumulation).
 ///
@@ -67,7 +67,7 @@ using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch
 /// Returns the loss of this step: the mean cross-entropy over all targets, in nats, before the
 /// update. A step without any target is an update like any other, with gradients of 0 and loss 0.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm);
 
 }  // namespace lab01

@@ -37,7 +37,7 @@ void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
 }
 
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& world) {
   // TODO(4): one optimizer step of all ranks together.
   //  1. As in lab 01: count this rank's targets, zero the gradients, and for every microbatch

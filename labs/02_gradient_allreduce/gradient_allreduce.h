@@ -13,6 +13,7 @@
 #include "common/comm/process_group.h"
 #include "common/data/batch.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/tensor/tensor.h"
 
@@ -57,8 +58,7 @@ void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
 
 /// What lab 01's causal_lm_loss looks like to task 4: the sum of the cross-entropies of a
 /// microbatch, divided by `total_targets`, and its gradient written over the logits.
-using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch& batch,
-                                int64_t total_targets);
+using lab::LossFunction;
 
 /// Task 4 · One optimizer step of all ranks together.
 ///
@@ -80,7 +80,7 @@ using LossFunction = double (*)(const lab::Tensor& logits, const lab::TokenBatch
 /// Returns the mean cross-entropy over this rank's own targets, in nats, before the update; 0 if it
 /// has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& world);
 
 /// Task 5 · The loss for the log: the mean over the targets of all ranks.

@@ -11,6 +11,7 @@
 #include "common/comm/process_group.h"
 #include "common/data/batch.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/tensor/tensor.h"
 #include "labs/01_single_gpu/single_gpu.h"
@@ -56,7 +57,7 @@ struct Aggregation {
 /// the same on all ranks. The first six arguments are lab01::train_step's. Ranks have different
 /// microbatches, and may have different shares. Returns this rank's own loss, before the update.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const lab::LossFunction& loss,
                   float learning_rate, double max_gradient_norm, int64_t step,
                   const Aggregation& aggregation, lab::ProcessGroup& world);
 

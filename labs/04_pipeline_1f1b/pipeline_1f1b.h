@@ -7,13 +7,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "common/comm/process_group.h"
 #include "common/data/batch.h"
 #include "common/model/config.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/tensor/tensor.h"
 
@@ -69,8 +69,7 @@ double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup
 
 /// Lab 01's causal_lm_loss, as task 5 calls it: the sum of the cross-entropies of the batch,
 /// divided by `total_targets`. It overwrites the logits with their gradient.
-using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
-                                          int64_t total_targets)>;
+using lab::LossFunction;
 
 /// Task 5 · One optimizer step of the whole pipeline.
 ///

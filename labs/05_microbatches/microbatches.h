@@ -9,12 +9,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "common/comm/process_group.h"
 #include "common/data/batch.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/pipeline/schedule.h"
 #include "common/tensor/tensor.h"
@@ -50,8 +50,7 @@ lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 
 /// What lab 01's causal_lm_loss looks like here: the sum of the cross-entropies of a microbatch,
 /// divided by `total_targets`. It replaces the logits by their gradient.
-using LossFunction = std::function<double(const lab::Tensor& logits, const lab::TokenBatch& batch,
-                                          int64_t total_targets)>;
+using lab::LossFunction;
 
 /// Task 4a · What one stage does in one wave: `actions`, one after the other. In this task no
 /// message is posted.

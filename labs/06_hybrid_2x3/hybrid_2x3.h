@@ -13,6 +13,7 @@
 #include "common/comm/process_group.h"
 #include "common/data/batch.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/pipeline/schedule.h"
 #include "labs/05_microbatches/microbatches.h"
@@ -70,7 +71,7 @@ std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, i
 int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
                       Mesh& mesh);
 
-using LossFunction = lab05::LossFunction;
+using lab::LossFunction;
 
 /// Task 5 · The gradients of a step: of the mean loss over all targets of all pipelines.
 ///

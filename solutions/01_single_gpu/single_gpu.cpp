@@ -80,7 +80,7 @@ void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t ste
 
 // Task 3
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm) {
   int64_t total_targets = 0;
   for (const lab::TokenBatch& batch : microbatches) total_targets += batch.target_count();

@@ -65,7 +65,7 @@ void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
 
 // Task 4
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& world) {
   int64_t own_targets = 0;
   for (const lab::TokenBatch& batch : microbatches) own_targets += batch.target_count();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/comm/agreement.h"
 #include "common/error.h"
@@ -132,9 +133,9 @@ void record_passes(LlamaStage& stage, FlightRecorder& recorder) {
   });
 }
 
-std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
-    LossFunction loss, FlightRecorder& recorder) {
-  return [loss, &recorder](const Tensor& logits, const TokenBatch& batch, int64_t total_targets) {
+LossFunction recorded_loss(LossFunction loss, FlightRecorder& recorder) {
+  return [loss = std::move(loss), &recorder](const Tensor& logits, const TokenBatch& batch,
+                                             int64_t total_targets) {
     const ComputeScope scope(recorder, OpKind::kLoss, -1);
     return loss(logits, batch, total_targets);
   };

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "common/comm/diagnosis/flight_recorder.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "common/pipeline/timeline.h"
 #include "common/run/launch/job.h"
-#include "common/run/training/validation.h"
 
 namespace lab {
 
@@ -20,8 +19,7 @@ namespace lab {
 void record_passes(LlamaStage& stage, FlightRecorder& recorder);
 
 /// The same loss, with every call recorded.
-std::function<double(const Tensor&, const TokenBatch&, int64_t)> recorded_loss(
-    LossFunction loss, FlightRecorder& recorder);
+LossFunction recorded_loss(LossFunction loss, FlightRecorder& recorder);
 
 /// The same optimizer, with its updates recorded.
 class RecordedOptimizer final : public Optimizer {

@@ -1,8 +1,8 @@
 // Which loss and which Adam a training program uses: the CPU's or the GPU's.
 #pragma once
 
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
-#include "common/run/training/validation.h"
 #include "common/tensor/tensor.h"
 
 namespace lab {

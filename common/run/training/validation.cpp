@@ -41,7 +41,7 @@ LossSum sum_losses(const TokenDataset& data, const RunPlan& plan, int rank, int 
 
 /// With the whole model.
 LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const RunPlan& plan,
-                   LossFunction loss, int rank, int ranks) {
+                   const LossFunction& loss, int rank, int ranks) {
   return sum_losses(data, plan, rank, ranks, [&](const TokenBatch& batch) {
     const double sum = loss(model.forward(batch), batch, /*total_targets=*/1);
     model.discard();
@@ -52,14 +52,15 @@ LossSum sum_losses(LlamaStage& model, const TokenDataset& data, const RunPlan& p
 }  // namespace
 
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const RunPlan& plan, LossFunction loss) {
+                                      const RunPlan& plan, const LossFunction& loss) {
   if (sequences_wanted(data, plan) == 0) return std::nullopt;
   const LossSum sum = sum_losses(model, data, plan, loss, 0, 1);
   return sum.loss / static_cast<double>(sum.targets);
 }
 
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const RunPlan& plan, LossFunction loss, ProcessGroup& group) {
+                                      const RunPlan& plan, const LossFunction& loss,
+                                      ProcessGroup& group) {
   if (sequences_wanted(data, plan) == 0) return std::nullopt;
   const LossSum mine = sum_losses(model, data, plan, loss, group.rank(), group.size());
   const Tensor sums =
@@ -69,7 +70,7 @@ std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& dat
 }
 
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
-                                      const RunPlan& plan, LossFunction loss,
+                                      const RunPlan& plan, const LossFunction& loss,
                                       const PipelineForward& forward, ProcessGroup& pipeline,
                                       ProcessGroup* replicas) {
   if (sequences_wanted(data, plan) == 0) return std::nullopt;

@@ -8,32 +8,29 @@
 #include "common/comm/process_group.h"
 #include "common/data/token_dataset.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/run/options/run_plan.h"
 
 namespace lab {
-
-/// The causal language-model loss of a microbatch, as lab 01 writes it: the sum of the
-/// cross-entropies divided by `total_targets`. It may overwrite the logits.
-using LossFunction = double (*)(const Tensor& logits, const TokenBatch& batch,
-                                int64_t total_targets);
 
 /// Mean loss per token over `plan.validation_batches` microbatches, spread evenly over the
 /// validation split: the same ones at every call. Nothing if the split is shorter than one
 /// sequence. Changes neither weights nor gradients.
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const RunPlan& plan, LossFunction loss);
+                                      const RunPlan& plan, const LossFunction& loss);
 
 /// The same, with the microbatches divided among the ranks of a group, which hold the same weights.
 /// All of them call it, and all get the mean over all microbatches.
 std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const RunPlan& plan, LossFunction loss, ProcessGroup& group);
+                                      const RunPlan& plan, const LossFunction& loss,
+                                      ProcessGroup& group);
 
 /// The same with a model that is cut into the stages of a pipeline. `forward` is called on all
 /// ranks and returns the logits on the last one. All ranks get the loss. With `replicas`, the ranks
 /// that hold this stage in several pipelines, the microbatches are divided among the pipelines.
 using PipelineForward = std::function<Tensor(const TokenBatch& batch)>;
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
-                                      const RunPlan& plan, LossFunction loss,
+                                      const RunPlan& plan, const LossFunction& loss,
                                       const PipelineForward& forward, ProcessGroup& pipeline,
                                       ProcessGroup* replicas = nullptr);
 

@@ -78,7 +78,7 @@ void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t ste
 }
 
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm) {
   return own(&train_step)(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm);
 }

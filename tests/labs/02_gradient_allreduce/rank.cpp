@@ -56,7 +56,7 @@ void average_gradients(std::span<const Tensor> gradients, int64_t targets, Proce
 }
 
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, ProcessGroup& world) {
   return own(&train_step)(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm,
                           world);

@@ -53,7 +53,7 @@ bool aggregation_due(int64_t step, int64_t every) {
 }
 
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
-                  std::span<const lab::TokenBatch> microbatches, lab01::LossFunction loss,
+                  std::span<const lab::TokenBatch> microbatches, const lab::LossFunction& loss,
                   float learning_rate, double max_gradient_norm, int64_t step,
                   const Aggregation& aggregation, ProcessGroup& world) {
   return own(&train_step)(model, optimizer, microbatches, loss, learning_rate, max_gradient_norm,
