@@ -14,9 +14,9 @@ namespace {
 
 int start(int argc, char** argv) {
   lab::LaunchOptions launch;
-  CommandLine app("Sorts the numbers of all ranks.");
+  lab::CommandLine app("Sorts the numbers of all ranks.");
   lab::add_launch_options(app, launch);
-  lab::app.read(argc, argv);
+  app.read(argc, argv);
   if (lab::is_launcher(launch)) return lab::launch_ranks(launch, argc, argv);
 
   lab::Job job(lab::read_rank_environment(launch));
