@@ -137,6 +137,8 @@ int fail_to_save(Job& job, bool me) {
   const Interrupt interrupt;
   reduce_again_and_again(job.world(), 1,
                          [&] { return all_true(job.world(), !interrupt.requested()); });
+  // Another rank may have had the signal first: without a handler, the own one would kill.
+  while (!interrupt.requested()) std::this_thread::yield();
   require(!me, "the disk is full");
   while (true) pause();
 }
