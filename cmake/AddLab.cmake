@@ -24,6 +24,9 @@
 # implementations/lab01cuda/NAME_gpu.so and is used if LAB_TEST_DEVICE=cuda. Without the emulation,
 # such a lab has only the tests on a GPU.
 #
+# Nothing happens if there is no folder of the lab: a released copy may have only the first labs. It
+# has no solutions, and takes their code from compiled files (cmake/Reference.cmake).
+#
 # Students' code is never part of the default build, so a lab that does not compile affects nothing
 # else; building is a fixture of the tests.
 #
@@ -46,6 +49,9 @@ function(add_lab number name)
   set(extension cpp)
   if(arg_CUDA)
     set(extension cu)
+  endif()
+  if(NOT EXISTS ${CMAKE_SOURCE_DIR}/labs/${folder})
+    return()
   endif()
   set(solution ${CMAKE_SOURCE_DIR}/solutions/${folder}/${name}.${extension})
   set(starter labs/${folder}/${name}.${extension})
@@ -74,7 +80,7 @@ function(add_lab number name)
   lab_add_implementation(${lab} solution ${solution})
   lab_add_implementation(${lab} student ${CMAKE_SOURCE_DIR}/${starter})
   lab_add_rank_program(${lab} ${lab}_ranks emulated)
-  target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
+  lab_warn(${lab}_code_solution)
   target_compile_options(${lab}_code_student PRIVATE -Wall)
   set(rehearsal "")
   if(NOT arg_CUDA)
@@ -110,7 +116,9 @@ function(add_lab number name)
       SKIP_RETURN_CODE 77 TIMEOUT 300)
   endforeach()
 
-  lab_add_mutants(${lab} ${number} ${name} ${solution} "${tasks}")
+  if(EXISTS ${CMAKE_SOURCE_DIR}/tests/labs/${folder}/mutants.txt)
+    lab_add_mutants(${lab} ${number} ${name} ${solution} "${tasks}")
+  endif()
 endfunction()
 
 # A lab without points: its program checks what the student wrote. With the solution it must
@@ -122,12 +130,10 @@ function(lab_add_ungraded lab number folder name)
     else()
       set(place labs)
     endif()
-    add_library(${lab}_code_${implementation} OBJECT EXCLUDE_FROM_ALL
-                ${CMAKE_SOURCE_DIR}/${place}/${folder}/${name}.cpp)
-    target_link_libraries(${lab}_code_${implementation} PUBLIC lab_common)
+    lab_add_code(${lab}_code_${implementation} ${CMAKE_SOURCE_DIR}/${place}/${folder}/${name}.cpp)
     lab_add_program(${lab} ${folder} ${implementation} CODE ${implementation} BASE ${lab}_base)
   endforeach()
-  target_link_libraries(${lab}_code_solution PRIVATE lab_warnings)
+  lab_warn(${lab}_code_solution)
   target_compile_options(${lab}_code_student PRIVATE -Wall)
 
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
@@ -137,6 +143,34 @@ function(lab_add_ungraded lab number folder name)
     set_tests_properties(solution${number}.${ranks}_ranks PROPERTIES
       LABELS solution${number} FIXTURES_REQUIRED ${lab}_solution TIMEOUT 60)
   endforeach()
+endfunction()
+
+# The object library CODE of one source, or of what a released copy has instead of it.
+function(lab_add_code code source)
+  if(NOT EXISTS ${source})
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${source})
+    lab_add_reference(${code} ${LAB_REFERENCE}/${path}.o)
+    target_link_libraries(${code} INTERFACE lab_common)
+    return()
+  endif()
+  if(source MATCHES "[.]cu$")
+    lab_emulate_cuda(${code} OBJECT ${source})
+    # It enables all warnings; add_lab does so only for the solution.
+    get_target_property(libraries ${code} LINK_LIBRARIES)
+    list(REMOVE_ITEM libraries lab_warnings)
+    set_target_properties(${code} PROPERTIES LINK_LIBRARIES "${libraries}")
+  else()
+    add_library(${code} OBJECT EXCLUDE_FROM_ALL ${source})
+  endif()
+  target_link_libraries(${code} PUBLIC lab_common)
+endfunction()
+
+# All warnings, for the workbook's own code.
+function(lab_warn code)
+  get_target_property(compiled ${code} IMPORTED)
+  if(NOT compiled)
+    target_link_libraries(${code} PRIVATE lab_warnings)
+  endif()
 endfunction()
 
 # Links the object files of CODE into whatever links BASE.
@@ -168,7 +202,11 @@ function(lab_add_verdict lab folder)
     set(${kind}_sources ${sources})
     list(FILTER ${kind}_sources INCLUDE REGEX "/${kind}[^/]*$")
     list(REMOVE_ITEM sources ${${kind}_sources})
-    if(${kind}_sources)
+    lab_find_reference(compiled tests/labs/${folder} ${kind}*)
+    if(compiled)
+      lab_add_reference(${lab}_test_${kind} ${compiled})
+      target_link_libraries(${lab}_test_${kind} INTERFACE lab_grading)
+    elseif(${kind}_sources)
       add_library(${lab}_test_${kind} OBJECT EXCLUDE_FROM_ALL ${${kind}_sources})
       target_link_libraries(${lab}_test_${kind} PUBLIC lab_grading PRIVATE lab_warnings)
       lab_build_quickly(${lab}_test_${kind})
@@ -252,16 +290,7 @@ endfunction()
 # One implementation: its code (LAB_code_NAME), and this as a shared object (LAB_shared_NAME).
 function(lab_add_implementation lab name source)
   set(code ${lab}_code_${name})
-  if(source MATCHES "[.]cu$")
-    lab_emulate_cuda(${code} OBJECT ${source})
-    # It enables all warnings; add_lab does so only for the solution.
-    get_target_property(libraries ${code} LINK_LIBRARIES)
-    list(REMOVE_ITEM libraries lab_warnings)
-    set_target_properties(${code} PROPERTIES LINK_LIBRARIES "${libraries}")
-  else()
-    add_library(${code} OBJECT EXCLUDE_FROM_ALL ${source})
-  endif()
-  target_link_libraries(${code} PUBLIC lab_common)
+  lab_add_code(${code} ${source})
   lab_add_shared_object(${lab} ${name} ${code})
 endfunction()
 
@@ -272,8 +301,11 @@ set(LAB_SHARED_OPTIONS -fPIC -fsemantic-interposition
     $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique>)
 
 function(lab_add_shared_object lab name code)
-  target_compile_options(${code} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${LAB_SHARED_OPTIONS}>)
-  set_target_properties(${code} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  get_target_property(compiled ${code} IMPORTED)
+  if(NOT compiled)
+    target_compile_options(${code} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${LAB_SHARED_OPTIONS}>)
+    set_target_properties(${code} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  endif()
   set(shared ${lab}_shared_${name})
   add_library(${shared} SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${code}>)
   set_target_properties(${shared} PROPERTIES
@@ -290,6 +322,9 @@ function(lab_add_gpu_tests lab folder solution starter tasks)
   set(source_solution ${solution})
   set(source_student ${CMAKE_SOURCE_DIR}/${starter})
   foreach(implementation IN ITEMS solution student)
+    if(NOT EXISTS ${source_${implementation}})
+      continue()
+    endif()
     set(code ${lab}_gpu_code_${implementation})
     add_library(${code} OBJECT EXCLUDE_FROM_ALL ${source_${implementation}})
     target_link_libraries(${code} PRIVATE lab_common CUDA::cudart_static)
@@ -297,8 +332,11 @@ function(lab_add_gpu_tests lab folder solution starter tasks)
     # CUDA's static runtime hides its functions: each file has its own copy.
     target_link_libraries(${lab}_shared_${implementation}_gpu PRIVATE CUDA::cudart_static)
   endforeach()
-  target_link_libraries(${lab}_gpu_code_solution PRIVATE lab_warnings)
   lab_add_rank_program(${lab} ${lab}_ranks_gpu gpu)
+  if(NOT TARGET ${lab}_gpu_code_solution)
+    return()
+  endif()
+  target_link_libraries(${lab}_gpu_code_solution PRIVATE lab_warnings)
 
   lab_add_build_test(build.gpu.${lab} LABEL gpu FIXTURE ${lab}_gpu
                      TARGETS ${lab}_verdict ${lab}_ranks_gpu ${lab}_shared_solution_gpu)

@@ -22,6 +22,7 @@ import textwrap
 
 TOLERANCE = 0.1
 HOW = {"computed": "computed", "measured": "measured on another machine"}
+NO_SOLUTION = "this copy of the workbook has no solution of the lab: ask whoever gave it to you for the values"
 
 
 class Problem(Exception):
@@ -91,8 +92,8 @@ def read_predictions(root, folder):
 
 
 def read_values(root, folder, entries):
-    """The right values by id, or None where the whole folder of solutions is missing."""
-    if not (root / "solutions").is_dir():
+    """The right values by id, or None where the folder of the lab's solution is missing."""
+    if not (root / "solutions" / folder).is_dir():
         return None
     name = f"solutions/{folder}/predictions.json"
     values = load(root, name, restore(root, name))
@@ -176,8 +177,9 @@ def report(root, folder, points):
     handout = root / "labs" / folder / "README.md"
     # A lab whose handout never names the file has none: lab 00 asks on paper.
     if "predictions.json" not in (handout.read_text(encoding="utf-8") if handout.is_file() else "predictions.json"):
-        return [f'predictions: on paper ("Predict" in labs/{folder}/README.md); the answers are in '
-                f"solutions/{folder}/README.md"]
+        there = (root / "solutions" / folder).is_dir()
+        return [f'predictions: on paper ("Predict" in labs/{folder}/README.md); ' +
+                (f"the answers are in solutions/{folder}/README.md" if there else NO_SOLUTION)]
     entries = read_predictions(root, folder)
     values = read_values(root, folder, entries)
     filled = sum(entry.get("answer") is not None for entry in entries)
@@ -189,7 +191,7 @@ def report(root, folder, points):
     for entry in entries:
         lines += ["  " + in_one_line(entry["question"], width - 2), "    " + compared(entry, values if done else None)]
     if values is None:
-        lines.append("this copy of the workbook has no solutions/: ask whoever gave it to you for the values")
+        lines.append(NO_SOLUTION)
     elif done and values:
         lines.append(reasons(folder, values))
     else:

@@ -66,11 +66,13 @@ fs::path source_file(const std::string& place) {
   fail("there is no {}.cpp", file.string());
 }
 
-/// What is judged: the student's or the solution's source file, else the shared object.
+/// What is judged: the student's or the solution's source file, else the shared object. (A released
+/// copy of the workbook has no sources of solutions.)
 fs::path judged_file() {
   if (settings().implementation.starts_with("student"))
     return source_folder() / source_file("labs");
-  if (settings().implementation.starts_with("solution"))
+  if (settings().implementation.starts_with("solution") &&
+      fs::exists(source_folder() / "solutions" / settings().points.folder))
     return source_folder() / source_file("solutions");
   return settings().implementation_file();
 }

@@ -1,12 +1,12 @@
-// Replaces the kernels of lab 01cuda in a build without CUDA. These functions are never reached:
-// there is no GPU memory to call them with.
+// Replaces kernels.cu in a build without CUDA, where these functions are never reached: there is no
+// GPU memory to call them with. Also that of the solution in a released copy of the workbook.
 #include "common/error.h"
 #include "common/run/training/linked_labs.h"
 
 namespace lab01cuda {
 namespace {
 
-[[noreturn]] void no_cuda() { lab::fail("this build has no CUDA: use --device cpu"); }
+[[noreturn]] void no_cuda() { lab::fail("this build has no CUDA kernels: use --device cpu"); }
 
 }  // namespace
 
