@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""./workbook release: what students get builds, grades, and has no line of a solution. --update keeps their files.
+
+Usage: release_test.py BUILD, the build folder of this workbook. Its objects are used for the copy, too: only what
+differs there is compiled. The last commit is tested.
+"""
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(ROOT / "scripts"))
+import release  # noqa: E402
+
+# For this machine only: the other architecture's files would double the time.
+release.CROSS_COMPILERS = {release.platform.machine(): ""}
+
+# In place of the compiler: takes the object of this build where the source is the same, and has no path in it.
+LAUNCHER = """#!/bin/sh
+previous=
+for word; do
+  case $previous in
+    -o) object=$word ;;
+    -MF) record=$word ;;
+  esac
+  previous=$word
+done
+source=${previous#"COURSE/"}
+if [ -f "BUILD/$object" ] && cmp -s "$previous" "ROOT/$source" && ! grep -q LAB_SOURCE_DIR "$previous"; then
+  cp "BUILD/$object" "$object"
+  echo "$object: $previous" >"$record"
+else
+  exec "$@"
+fi
+"""
+
+
+def call(*arguments):
+    """What release.py prints with these arguments."""
+    output = io.StringIO()
+    before, sys.argv = sys.argv, ["release.py", str(BUILD), *map(str, arguments)]
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            release.main()
+    finally:
+        sys.argv = before
+    return output.getvalue()
+
+
+def code_lines(text):
+    """Without comments, spaces, and short lines, which occur everywhere."""
+    lines = (re.sub(r"\s+", "", re.sub(r"//.*", "", line)) for line in text.splitlines())
+    return [line for line in lines if len(line) >= 12 and not line.startswith("#include")]
+
+
+def in_threes(text):
+    lines = code_lines(text)
+    return {"".join(lines[i:i + 3]) for i in range(len(lines) - 2)}
+
+
+def leaks(book, files):
+    """Three lines in a row of a solution or its answers that are in the texts `files`, but not in its starter."""
+    places = {}
+    for path, text in files.items():
+        places.update(dict.fromkeys(in_threes(text), path))
+    found = []
+    for source in book.files:
+        if not source.startswith("solutions/") or not source.endswith((".cpp", ".cu", ".md")):
+            continue
+        starter = source.replace("solutions/", "labs/", 1)
+        known = set()
+        for path in (starter, f"{starter.rpartition('.')[0]}.h"):
+            if path in book.files and not path.endswith(".md"):
+                known |= in_threes(book.text(path))
+        found += [f"{places[lines]} has lines of {source}: {lines}"
+                  for lines in in_threes(book.text(source)) - known if len(lines) >= 80 and lines in places]
+    return found
+
+
+def texts(files):
+    return {path: data.decode(errors="replace") for path, (data, _) in files.items() if not path.endswith(".o")}
+
+
+class Release(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="release-test."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.course = cls.folder / "course"
+        cls.book = release.Workbook()
+        cls.printed = call("--labs", "0,2", "--out", cls.course)
+
+    def workbook(self, *arguments, code):
+        result = subprocess.run([self.course / "workbook", *arguments], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result.stdout + result.stderr
+
+    def test_files(self):
+        self.assertIn("labs 00 01 01cuda 02,", self.printed)
+        git = ["git", "-C", self.course]
+        self.assertEqual(subprocess.check_output([*git, "rev-list", "--all", "--count"], text=True), "1\n")
+        self.assertEqual(subprocess.check_output([*git, "status", "--porcelain", "--ignored"], text=True), "")
+        files = {str(path.relative_to(self.course)): path.read_bytes() for path in self.course.rglob("*")
+                 if path.is_file() and ".git" not in path.relative_to(self.course).parts}
+        self.assertLess(300, len(files))
+        for path, data in files.items():
+            self.assertNotRegex(path, r"^solutions/|(mutants|survivors)[.]txt|/0[3-6]_")
+            if path.endswith(".o"):
+                for private in (b".debug_info", str(ROOT).encode(), b"workbook-release."):
+                    self.assertNotIn(private, data, path)
+            elif path.startswith("reference/"):
+                self.assertIn(path, ("reference/README.md", "reference/release.json"))
+        kernels = self.course / f"reference/{os.uname().machine}/solutions/01cuda_kernels/kernels.cu.o"
+        self.assertRegex(subprocess.check_output(["nm", kernels], text=True), " b .*lab_emulation_gap")
+        self.assertEqual(leaks(self.book, {path: data.decode(errors="replace") for path, data in files.items()
+                                           if not path.endswith(".o")}), [])
+
+    def test_leaks_are_found(self):
+        labs = sorted(self.book.folders)
+        files = texts(release.released_files(self.book, labs, []))
+        self.assertEqual(leaks(self.book, files), [])
+        found = "\n".join(leaks(self.book, texts(release.released_files(self.book, labs, labs))))
+        for lab, folder in self.book.folders.items():  # every solution and its answers would be noticed
+            for kind in ("md", "cu" if lab.endswith("cuda") else "cpp"):
+                self.assertRegex(found, rf"solutions/{folder}/\w+[.]{kind} has lines")
+
+    def test_links(self):
+        checked = 0
+        for given in ([], ["01"]):
+            files = release.released_files(self.book, ["00", "01", "01cuda", "02"], given)
+            tree = self.folder / f"texts{len(given)}"
+            for path, (data, executable) in files.items():
+                release.write(tree / path, data, executable)
+            for text in tree.rglob("*.md"):
+                plain = re.sub(r"^ *```.*?^ *```", "", text.read_text(encoding="utf-8"), flags=re.M | re.S)
+                for place, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^() ]*)\)", plain)):
+                    if not place or ":" in place:
+                        continue
+                    checked += 1
+                    target = text.parent / place
+                    self.assertTrue(target.exists(), f"{text}: {place}")
+                    if anchor and target.suffix == ".md":
+                        self.assertIn(anchor, release.anchors(target.read_text(encoding="utf-8")), f"{text}: {place}")
+            answers = (tree / "labs/01_single_gpu/README.md").read_text(encoding="utf-8")
+            self.assertIn(f"](../../{'solutions/01_single_gpu' if given else 'reference'}/README.md)", answers)
+        self.assertLess(200, checked)
+
+    def test_commands(self):
+        for words in ("stress", "lab check 1", "release --labs 1 --out x", "slides", "train", "test 3", "bench hybrid"):
+            with self.subTest(words):
+                self.assertRegex(self.workbook(*words.split(), code=1), r"\Aerror: [^\n]*\n\Z")
+        self.assertIn("Level 1", self.workbook("hint", "2", "1", code=0).title())
+
+    def test_grades(self):
+        launcher = self.folder / "launcher.sh"
+        launcher.write_text(LAUNCHER.replace("COURSE", str(self.course)).replace("BUILD", str(BUILD))
+                            .replace("ROOT", str(ROOT)), encoding="utf-8")
+        launcher.chmod(0o755)
+        configured = subprocess.run(
+            ["cmake", "--preset", "student", "-DLAB_CUDA=OFF", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON",
+             f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}"], cwd=self.course, capture_output=True, text=True, check=False)
+        self.assertEqual(configured.returncode, 0, configured.stdout + configured.stderr)
+        shown = self.workbook("test", "2", code=1)
+        self.assertIn("lab 02: 0/100", shown)
+        self.assertIn("TODO(1)", shown)
+        name = "02_gradient_allreduce/gradient_allreduce.cpp"
+        (self.course / "labs" / name).write_bytes(self.book.files[f"solutions/{name}"][0])
+        self.assertIn("lab 02: 100/100", self.workbook("test", "2", code=0))
+        self.assertRegex(self.workbook("status", code=0), r"lab 02 .* 100/100 points")
+
+    def test_refusals(self):
+        for words, reason in (("--labs 07 --out x", "there is no lab '07'"), ("--labs 3-1 --out x", "ends before"),
+                              ("--labs 1 --given 2 --out x", "lab 02 is not among"),
+                              (f"--labs 1 --out {self.course}", "is there already"),
+                              (f"--update {ROOT / 'docs'}", "not made by ./workbook release"),
+                              (f"--update {self.course} --labs 0-1", "labs 02 cannot be taken back")):
+            with self.subTest(words), self.assertRaisesRegex(release.ReleaseError, re.escape(reason)):
+                call(*words.split())
+
+    def test_update(self):
+        handed = self.folder / "handed"
+        call("--labs", "1", "--out", handed)
+        manifest = json.loads((handed / release.MANIFEST).read_text(encoding="utf-8"))
+
+        def handed_out(path, text):
+            """As if this file had been handed out with this text."""
+            (handed / path).write_text(text, encoding="utf-8")
+            manifest["files"][path] = release.digest(text.encode())
+
+        starter, notes, header = "labs/01_single_gpu/single_gpu.cpp", "labs/01_single_gpu/notes.txt", "common/todo.h"
+        handed_out(header, "// An old header.\n")
+        handed_out("common/gone.h", "// A file that the workbook no longer has.\n")
+        handed_out("labs/01_single_gpu/hints.md", "Old hints.\n")
+        (handed / release.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+        (handed / starter).write_text("// A student's lab.\n", encoding="utf-8")
+        (handed / "labs/01_single_gpu/hints.md").write_text("Old hints, with a student's remarks.\n", encoding="utf-8")
+        (handed / notes).write_text("A student's notes.\n", encoding="utf-8")
+        printed = call("--update", handed, "--labs", "1-2", "--given", "1")
+
+        self.assertEqual((handed / starter).read_text(encoding="utf-8"), "// A student's lab.\n")
+        self.assertFalse((handed / f"{starter}.new").exists())  # the starter is still the same
+        self.assertIn(f"kept, changed here: {starter}\n", printed)
+        self.assertIn("remarks", (handed / "labs/01_single_gpu/hints.md").read_text(encoding="utf-8"))
+        self.assertEqual((handed / "labs/01_single_gpu/hints.md.new").read_bytes(),
+                         self.book.files["labs/01_single_gpu/hints.md"][0])
+        self.assertIn("hints.md; the new one is hints.md.new", printed)
+        self.assertTrue((handed / notes).exists())
+        self.assertEqual((handed / header).read_bytes(), self.book.files[header][0])
+        self.assertFalse((handed / "common/gone.h").exists())
+        for path in ("labs/02_gradient_allreduce/README.md", "solutions/01_single_gpu/README.md"):
+            self.assertTrue((handed / path).exists(), path)
+            self.assertIn(f"new: {os.path.dirname(path)}\n", printed)
+        self.assertFalse(list((handed / "reference").rglob("solutions/01_single_gpu/*")))
+        changed = subprocess.check_output(["git", "-C", handed, "status", "--porcelain", "-uno"], text=True)
+        self.assertEqual(sorted(changed.split()), ["M", "M", "labs/01_single_gpu/hints.md", starter])
+        # Lab 01's solution is compiled here, lab 02's is not.
+        configured = subprocess.run(["cmake", "--preset", "student", "-DLAB_CUDA=OFF"], cwd=handed, capture_output=True,
+                                    text=True, check=False)
+        self.assertEqual(configured.returncode, 0, configured.stdout + configured.stderr)
+        commands = (handed / "build/student/compile_commands.json").read_text(encoding="utf-8")
+        self.assertIn("solutions/01_single_gpu/single_gpu.cpp", commands)
+        self.assertNotIn("solutions/02_gradient_allreduce", commands)
+        again = call("--update", handed)
+        self.assertIn("0 files new, 0 renewed, 0 removed", again)
+        self.assertIn(f"kept, changed here: {starter}\n", again)
+
+
+if __name__ == "__main__":
+    if subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, check=False).returncode != 0:
+        print("skipped: this is no git repository")
+        sys.exit(77)
+    unittest.main()
