@@ -155,7 +155,7 @@ class Release(unittest.TestCase):
         self.assertLess(200, checked)
 
     def test_commands(self):
-        for words in ("stress", "lab check 1", "release --labs 1 --out x", "slides", "train", "test 3", "bench hybrid"):
+        for words in ("stress", "lab check 1", "release --labs 1 --out x", "slides", "break 4", "train", "test 3", "bench hybrid"):
             with self.subTest(words):
                 self.assertRegex(self.workbook(*words.split(), code=1), r"\Aerror: [^\n]*\n\Z")
         self.assertIn("Level 1", self.workbook("hint", "2", "1", code=0).title())

@@ -45,7 +45,7 @@ def rows(file, columns):
     """The cells of the table rows that begin with `| `id` |`, by id."""
     found = {}
     for line in file.read_text(encoding="utf-8").splitlines():
-        if match := re.match(r"\| `(\w+)` \|", line):
+        if match := re.match(r"\| `([a-z]\w*)` \|", line):
             cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
             if len(cells) == columns:
                 found[match[1]] = cells

@@ -1,5 +1,6 @@
-// Replaces kernels.cu in a build without CUDA, where these functions are never reached: there is no
-// GPU memory to call them with. Also that of the solution in a released copy of the workbook.
+// Replaces the kernels of lab 01cuda in a build without CUDA, where these functions are never
+// reached: there is no GPU memory to call them with. Also those of the solution in a released copy
+// of the workbook.
 #include "common/error.h"
 #include "common/run/training/linked_labs.h"
 
