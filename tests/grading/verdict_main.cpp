@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -210,15 +211,21 @@ std::vector<Mutant> mutants() {
 }
 
 /// The source of every mutant, unless it is there already: what is older need not be built again.
+/// Those of mutants that are no longer on file go.
 int write_mutants(const fs::path& folder) {
   const fs::path solution = source_folder() / source_file("solutions");
   const std::string text = read_text(solution);
   fs::create_directories(folder);
+  std::set<fs::path> written;
   for (const Mutant& mutant : mutants()) {
     const fs::path file = folder / (mutant.name + solution.extension().string());
+    written.insert(file);
     const std::string mutated = mutant.apply(text);
     if (!fs::exists(file) || read_text(file) != mutated) std::ofstream(file) << mutated;
   }
+  const std::vector<fs::path> files(fs::directory_iterator(folder), fs::directory_iterator());
+  for (const fs::path& file : files)
+    if (file.extension() == solution.extension() && !written.contains(file)) fs::remove(file);
   return kPassed;
 }
 
