@@ -95,11 +95,11 @@ int train(Job& job, const RunPlan& plan) {
   }
 
   run.finish();
-  if (last_step) {
-    const auto measured = measured_step(job, stage, *last_step, schedule);
-    if (measured && plan.timeline) print_timeline(*measured, run.folder());
-    if (measured) write_run_report(run.folder(), *measured, {plan, setup.model, spans, kWhoseLabs});
-  }
+  std::optional<StepTimeline> measured;  // on rank 0
+  if (last_step) measured = measured_step(job, stage, *last_step, schedule);
+  if (measured && plan.timeline) print_timeline(*measured, run.folder());
+  if (job.world().rank() == 0)
+    write_run_report(run.folder(), measured, {plan, setup.model, spans, kWhoseLabs});
   run.tell_story();
   return run.exit_code();
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A run that is killed at any moment (a rank, the launcher, or all at once, as in a power cut) leaves no
-# process behind, and resumes from its last complete checkpoint with the losses and the weights of an
-# undisturbed run, to the last bit.
+# process behind, and resumes from its last complete checkpoint, or from the start if it has none, with
+# the losses and the weights of an undisturbed run, to the last bit.
 #
 # Usage: kill_test.sh FOLDER_OF_PROGRAMS [KILLS [SEED]]
 set -euo pipefail
@@ -82,8 +82,7 @@ while ((killed < kills)); do
   while true; do
     resume=()
     had=$(newest "$out")
-    if [[ $had == "checkpoint-0000$steps" ]]; then break; fi # it was killed after its last step
-    if [[ -n $had ]]; then resume=(--resume); else rm -rf "$out"; fi
+    if [[ -e $out/config.ini ]]; then resume=(--resume); else rm -rf "$out"; fi
     "$program" "${options[@]}" --out "$out" "${resume[@]}" >"$folder/log" 2>&1 &
     launcher=$!
     victim=
@@ -106,6 +105,7 @@ while ((killed < kills)); do
     ((status != 0)) || break # it had finished before
   done
   same "$folder/undisturbed" "$out"
+  [[ -s $out/report.html ]] || fail "no report"
 done
 
 # The launcher can do that automatically.

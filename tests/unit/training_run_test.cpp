@@ -150,11 +150,25 @@ TEST_F(TrainingRunTest, OtherDataIsRefusedOnResume) {
   }
 }
 
-TEST_F(TrainingRunTest, AFinishedRunNeedsMoreSteps) {
+TEST_F(TrainingRunTest, ARunThatWasKilledAfterItsLastCheckpointIsFinished) {
   EXPECT_EQ(train(new_run("run")), 0);
-  EXPECT_THROW(train(options_for("run", {"--resume"})), Error);
+  fs::remove(folder_.path() / "run" / "loss.svg");
+  EXPECT_EQ(train(options_for("run", {"--resume"})), 0);
+  EXPECT_NE(read("run/loss.svg").find("</svg>"), std::string::npos);
+  EXPECT_EQ(read_metrics(folder_.path() / "run" / "metrics.jsonl").size(), 12U);
+  EXPECT_THROW(train(options_for("run", {"--resume", "--steps", "11"})), Error);
   EXPECT_EQ(train(options_for("run", {"--resume", "--steps", "13"})), 0);
   EXPECT_EQ(read_metrics(folder_.path() / "run" / "metrics.jsonl").size(), 13U);
+}
+
+TEST_F(TrainingRunTest, ARunThatWasKilledBeforeItsFirstCheckpointStartsAgain) {
+  EXPECT_EQ(train(new_run("whole")), 0);
+  EXPECT_EQ(train(new_run("killed"), /*interrupt_at=*/2), 130);
+  fs::remove_all(folder_.path() / "killed" / "checkpoint-000002");
+  EXPECT_EQ(train(options_for("killed", {"--resume"})), 0);
+  const fs::path weights = "checkpoint-000012/model.safetensors";
+  EXPECT_EQ(read("killed" / weights), read("whole" / weights));
+  EXPECT_EQ(read_metrics(folder_.path() / "killed" / "metrics.jsonl").size(), 12U);
 }
 
 TEST_F(TrainingRunTest, ARunWithoutAStepLeavesNothing) {

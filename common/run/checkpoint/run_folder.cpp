@@ -56,12 +56,11 @@ void check_out_is_free(const fs::path& out) {
           out.string());
 }
 
-void clear_unfinished_run(const fs::path& folder) {
-  if (!list_checkpoints(folder).empty()) return;
-  remove_unfinished_checkpoints(folder);
+fs::path options_file(const fs::path& folder) { return folder / "config.ini"; }
+
+bool can_resume(const fs::path& folder) {
   std::error_code ignored;
-  for (const char* file : {"metrics.jsonl", "samples.jsonl", "config.ini", "loss.svg"})
-    fs::remove(folder / file, ignored);
+  return !list_checkpoints(folder).empty() || fs::exists(options_file(folder), ignored);
 }
 
 std::string display_path(const fs::path& path) {

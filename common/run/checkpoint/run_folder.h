@@ -14,9 +14,12 @@ std::filesystem::path make_run_folder(const std::filesystem::path& out,
 /// Throws Error unless `out` can become the folder of a new run: nothing is ever overwritten.
 void check_out_is_free(const std::filesystem::path& out);
 
-/// Empties a run's folder again if it has no complete checkpoint, as after a run that was killed
-/// before its first. Removes what a run writes, and nothing else.
-void clear_unfinished_run(const std::filesystem::path& folder);
+/// The options of the run in a folder, as a file that --config accepts.
+std::filesystem::path options_file(const std::filesystem::path& folder);
+
+/// Whether --resume can continue the run in `folder`: from a checkpoint or, if the run was killed
+/// before its first one, from the start, with the options in its file.
+bool can_resume(const std::filesystem::path& folder);
 
 /// A path as a person would type it: relative if it is below the current folder.
 std::string display_path(const std::filesystem::path& path);

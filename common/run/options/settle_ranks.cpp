@@ -21,8 +21,8 @@ int largest_divisor(int number, int limit) {
 }
 
 /// `ranks`: 0 if nobody has said how many.
-void settle_mesh(RunPlan& plan, int ranks) {
-  if (ranks == 1 && plan.resume) plan.dp = plan.pp = 1;  // otherwise as in the earlier run
+void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
+  if (ranks == 1 && resumed) plan.dp = plan.pp = 1;  // otherwise as in the earlier run
   if (ranks > 0 && plan.pp == 0 && plan.dp == 0) plan.pp = largest_divisor(ranks, kStages);
   if (plan.pp == 0) plan.pp = ranks == 0 ? kStages : std::max(1, ranks / plan.dp);
   if (plan.dp == 0) plan.dp = ranks == 0 ? 2 : std::max(1, ranks / plan.pp);
@@ -40,8 +40,8 @@ void settle_microbatches(RunPlan& plan, int64_t resumed) {
   const int64_t groups = int64_t{plan.dp} * plan.waves;
   if (plan.microbatches == 0)
     plan.microbatches = static_cast<int>(
-        std::max<int64_t>(1, (plan.resume ? resumed : kMicrobatchesPerStep) / groups));
-  if (plan.resume && plan.microbatches * groups != resumed)
+        std::max<int64_t>(1, (resumed > 0 ? resumed : kMicrobatchesPerStep) / groups));
+  if (resumed > 0 && plan.microbatches * groups != resumed)
     throw UsageError(
         fmt::format("--resume: this run takes {} microbatches a step; {} pipelines, {} waves and "
                     "--microbatches {} make {}",
@@ -97,7 +97,7 @@ void settle_ranks(RunPlan& plan, int64_t resumed) {
   const Division division = plan.division;
   const int ranks = division == Division::kNone ? 1 : ranks_wanted(plan.launch);
   if (division == Division::kMesh) {
-    settle_mesh(plan, ranks);
+    settle_mesh(plan, ranks, resumed > 0);
     settle_microbatches(plan, resumed);
   } else {
     const bool pipeline = division != Division::kNone && division != Division::kReplicas;
@@ -112,7 +112,7 @@ void settle_ranks(RunPlan& plan, int64_t resumed) {
         "--microbatches {}: a wave through several stages takes {} at most; use more --waves",
         plan.microbatches, kMaxMicrobatches));
   const int64_t per_pipeline = int64_t{plan.microbatches} * plan.waves;
-  if (!plan.resume && plan.accumulate != 1 && plan.accumulate != per_pipeline)
+  if (resumed == 0 && plan.accumulate != 1 && plan.accumulate != per_pipeline)
     throw UsageError("--accumulate: here it is --microbatches times --waves; say these");
   plan.accumulate = per_pipeline;
 }

@@ -52,6 +52,13 @@ std::vector<FactGroup> fact_groups(const RunFacts& facts) {
   };
 }
 
+bool lacks_report(const std::filesystem::path& folder) {
+  const auto checkpoints = list_checkpoints(folder);
+  std::error_code ignored;  // a missing file is older than any other
+  return !checkpoints.empty() && std::filesystem::last_write_time(folder / "report.html", ignored) <
+                                     std::filesystem::last_write_time(checkpoints.back(), ignored);
+}
+
 }  // namespace
 
 void print_sample(const std::filesystem::path& folder, int64_t step, const Tokenizer& tokenizer,
@@ -65,9 +72,10 @@ void print_sample(const std::filesystem::path& folder, int64_t step, const Token
   append_sample(folder, {step, generate(model, tokenizer, story).text});
 }
 
-void write_run_report(const std::filesystem::path& folder, const StepTimeline& step,
+void write_run_report(const std::filesystem::path& folder, const std::optional<StepTimeline>& step,
                       const RunFacts& facts) {
-  write_timeline(step, folder);
+  if (!step && !lacks_report(folder)) return;
+  if (step) write_timeline(*step, folder);
   RunReport report;
   report.title = std::filesystem::absolute(folder).filename().string();
   report.subtitle = fmt::format("{} x {} ranks, {} microbatches each, {}", facts.plan.dp,
@@ -75,16 +83,17 @@ void write_run_report(const std::filesystem::path& folder, const StepTimeline& s
   report.whose_labs = facts.whose_labs;
   report.facts = fact_groups(facts);
   report.metrics = read_metrics(folder / "metrics.jsonl");
-  report.timing = MeasuredStep{.step = report.metrics.empty() ? 0 : report.metrics.back().step,
-                               .measured = step.measured,
-                               .theory = step.theory,
-                               .ideal_idle = step.ideal_idle_share};
+  if (step)
+    report.timing = MeasuredStep{.step = report.metrics.empty() ? 0 : report.metrics.back().step,
+                                 .measured = step->measured,
+                                 .theory = step->theory,
+                                 .ideal_idle = step->ideal_idle_share};
   if (!report.metrics.empty()) report.samples = read_samples(folder, report.metrics.back().step);
-  if (step.short_of_cores)
+  if (step && step->short_of_cores)
     report.notes.push_back(
         fmt::format("{} ranks shared {} cores: a pass takes longer while others compute. Believe "
                     "the order, not the speed.",
-                    step.measured.rank_count(), std::thread::hardware_concurrency()));
+                    step->measured.rank_count(), std::thread::hardware_concurrency()));
   write_file(folder / "report.html", report_html(report));
   fmt::print("report      {}/report.html\n", display_path(folder));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct RunFacts {
 };
 
 /// Writes timeline.svg, trace.json and report.html, with the metrics and samples in `folder`, and
-/// prints where they are.
-void write_run_report(const std::filesystem::path& folder, const StepTimeline& step,
+/// prints where they are. Without a step, as after the resume of a run that was killed after its
+/// last one, it writes report.html only, and only if there is none of the newest checkpoint.
+void write_run_report(const std::filesystem::path& folder, const std::optional<StepTimeline>& step,
                       const RunFacts& facts);
 
 }  // namespace lab

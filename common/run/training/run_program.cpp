@@ -11,7 +11,6 @@
 
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
-#include "common/run/checkpoint/training_state.h"
 #include "common/run/launch/launcher.h"
 #include "common/usage_error.h"
 
@@ -53,16 +52,11 @@ int launch_training(const RunPlan& plan, std::vector<std::string> arguments) {
       fs::remove(folder, ignored);  // does nothing unless it is empty
       return exit_code;
     }
-    const auto checkpoints = list_checkpoints(folder);
-    if (!checkpoints.empty() && load_training_state(checkpoints.back()).step >= plan.steps) {
-      fmt::print(stderr, "no restart: the run has done all its {} steps\n", plan.steps);
-      return exit_code;
-    }
-    if (checkpoints.empty())
-      clear_unfinished_run(folder);
-    else if (!resumes)
+    if (!resumes && can_resume(folder)) {
+      resumes = true;
       arguments.emplace_back("--resume");
-    resumes = resumes || !checkpoints.empty();
+    }
+    const auto checkpoints = list_checkpoints(folder);
     fmt::print(stderr, "restart {} of {}: {}\n", attempt + 1, plan.max_restarts,
                checkpoints.empty() ? "from the start, as there is no checkpoint yet"
                                    : "from " + display_path(checkpoints.back()));

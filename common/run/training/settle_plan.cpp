@@ -153,11 +153,9 @@ void derive(RunPlan& plan, const std::set<std::string>& given) {
     plan.weight_decay = 0.01;
 }
 
-RunPlan plan_of_run_in(const fs::path& out) {
+void check_can_resume(const fs::path& out) {
   if (out.empty()) throw UsageError("--resume needs --out: the folder of the run to continue");
-  const auto checkpoints = list_checkpoints(out);
-  require(!checkpoints.empty(), "--resume: there is no checkpoint in {}", out.string());
-  return load_training_state(checkpoints.back()).plan;
+  require(can_resume(out), "--resume: there is no checkpoint in {}", out.string());
 }
 
 // The plan of the earlier run, updated by what is given now.
@@ -206,18 +204,25 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
   plan.batch = info.batch;
   plan.steps = info.steps;
   plan.checkpoint_every = info.checkpoint_every;
-  const std::vector<const char*> arguments(argv, argv + argc);
-  const std::set<std::string> given = read_over(plan, arguments, info).given;
-  if (plan.resume) {
-    const RunPlan stored = plan_of_run_in(plan.out);
+  std::vector<const char*> arguments(argv, argv + argc);
+  std::set<std::string> given = read_over(plan, arguments, info).given;
+  if (plan.resume) check_can_resume(plan.out);
+  const auto checkpoints = plan.resume ? list_checkpoints(plan.out) : std::vector<fs::path>();
+  if (!checkpoints.empty()) {
+    const RunPlan stored = load_training_state(checkpoints.back()).plan;
     plan = updated(stored, plan.out, arguments, given, info);
     settle_ranks(plan, stored.dp * stored.accumulate);
     const auto stages_of_split = 1 + std::ranges::count(plan.split, ',');
     if (!given.contains("--split") && stages_of_split != plan.pp)
       plan.program["--split"] = plan.split = "";
   } else {
+    const std::string options = options_file(plan.out).string();
+    if (plan.resume && !given.contains("--config")) {  // it was killed before its first checkpoint
+      arguments.insert(arguments.end(), {"--config", options.c_str()});
+      given = read_over(plan, arguments, info).given;
+    }
     derive(plan, given);
-    if (!plan.out.empty()) check_out_is_free(plan.out);
+    if (!plan.resume && !plan.out.empty()) check_out_is_free(plan.out);
     settle_ranks(plan);
   }
   if (info.division == Division::kMesh) describe_mesh(plan);

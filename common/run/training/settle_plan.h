@@ -34,7 +34,7 @@ struct ProgramInfo {
 /// --precision, --comm, folders, how often to validate and save, and options that are `carried`. So
 /// a run can continue on another machine, and without its GPU, with --device cpu --precision
 /// float32. A --split that is not given again belongs to the earlier number of stages, and is
-/// dropped with another.
+/// dropped with another. A run without a checkpoint starts again with the options in its folder.
 RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info);
 
 }  // namespace lab

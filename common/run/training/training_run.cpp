@@ -59,7 +59,7 @@ TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* j
   interrupt_.emplace();
   if (!writes_) return;
   print_start();
-  if (!plan_.resume) write_file(folder_ / "config.ini", plan_.config_file);
+  if (first_step_ == 1) write_file(options_file(folder_), plan_.config_file);
   metrics_.emplace(folder_ / "metrics.jsonl", state_.step);
   progress_.emplace(first_step_, plan_.steps);
 }
@@ -68,12 +68,16 @@ TrainingRun::~TrainingRun() {
   if (!writes_ || state_.step > 0) return;
   std::error_code ignored;
   std::filesystem::remove(folder_ / "metrics.jsonl", ignored);
-  std::filesystem::remove(folder_ / "config.ini", ignored);
+  std::filesystem::remove(options_file(folder_), ignored);
   std::filesystem::remove(folder_, ignored);  // does nothing unless it is empty
 }
 
 void TrainingRun::resume() {
   if (writes_) remove_unfinished_checkpoints(folder_);
+  if (list_checkpoints(folder_).empty()) {
+    if (writes_) fmt::print("resuming from the start: the run has no checkpoint yet\n");
+    return;
+  }
   const std::filesystem::path checkpoint = find_checkpoint(folder_);
   state_ = load_training_state(checkpoint);
   require(state_.data_fingerprint == parts_.data.fingerprint(),
@@ -91,14 +95,18 @@ void TrainingRun::resume() {
   // shard changes, so that all of them together are at the same place. (The limits of
   // load_training_state rule out an overflow.)
   state_.sampler.position = state_.sampler.position * state_.plan.dp / plan_.dp;
-  require(state_.step < plan_.steps,
-          "--resume: the run in {} has done its {} steps; to continue, give it more with --steps",
-          folder_.string(), state_.step);
+  require(state_.step <= plan_.steps,
+          "--resume: the run in {} has done {} steps, more than --steps {}; to continue, give it "
+          "more",
+          folder_.string(), state_.step, plan_.steps);
   load_for_training(checkpoint, parts_.model, parts_.optimizer);
   parts_.optimizer.set_steps(state_.optimizer_steps);
   parts_.sampler.restore(state_.sampler);
   if (!writes_) return;
   fmt::print("resuming after step {} from {}\n", state_.step, display_path(checkpoint));
+  if (state_.step == plan_.steps)
+    fmt::print("note: the run has done its {} steps; to continue, give it more with --steps\n",
+               state_.step);
   if (state_.plan.steps != plan_.steps && plan_.decay == Decay::kCosine)
     fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", plan_.steps,
                state_.plan.steps);
@@ -238,6 +246,7 @@ void TrainingRun::write_plot() const {
 void TrainingRun::finish() {
   if (progress_) progress_->finish();
   if (saved_step_ < state_.step) save_checkpoint();
+  if (writes_ && first_step_ > plan_.steps) write_plot();  // it was killed before it could
   const std::string folder = display_path(folder_);
   exit_code_ = state_.step < plan_.steps ? interrupt_->exit_code() : 0;
   interrupt_.reset();
