@@ -77,6 +77,10 @@ printf 'stages 2 microbatches 3\n0: F0 F1 F2 B0 B1 B2\n1: F0 B0 F1 B1 F2 B2\n' >
 refused 'has 2 stages; 3 are wanted' "$lab06" "${small[@]}" --schedule two_stages.txt
 refused 'nowhere.ini' "$lab06" "${small[@]}" --config nowhere.ini
 [[ ! -e x ]] || fail "a refused run has left its folder"
+for options in '--help' '--simulate' "${small[*]} --ranks 1 --steps 1 --validate-every 0"; do
+  refused 'cannot write the output' bash -c "'$programs/lab05_solution' $options >/dev/full"
+  rm -rf x
+done
 refused 'not empty' "$lab06" --dim 48 --heads 4 --context 64 --out whole
 
 # refuses_to_load WORDS: a resume of a copy of `whole` that was damaged ends with these words.

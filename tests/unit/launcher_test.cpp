@@ -332,6 +332,15 @@ TEST_F(Launcher, NobodyReadsTheOutput) {
   place_.expect_nothing_left();
 }
 
+TEST_F(Launcher, OutputsThatAreLost) {
+  const std::string line =
+      fmt::format("exec {} ok --ranks 2 --lock {} >/dev/full", LAUNCH_CHILD, place_.lock());
+  ProgramRun program({"/bin/bash", "-c", line}, place_.environment());
+  EXPECT_EQ(program.wait(kSoon), 128 + SIGPIPE);
+  EXPECT_EQ(program.output(),
+            "error: cannot write the output of the ranks: No space left on device\n");
+}
+
 TEST_F(Launcher, OutputsThatAreClosed) {
   for (const char* closed : {">&-", "<&- >&-", ">&- 2>&-"}) {
     const std::string line =

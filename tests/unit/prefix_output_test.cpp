@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 
 #include "common/run/launch/signal_queue.h"
 
@@ -33,7 +34,7 @@ class Writing : public testing::Test {
 };
 
 TEST_F(Writing, GoesWhereSomebodyReads) {
-  EXPECT_TRUE(write_all(ends_[1], "hello", stop_));
+  EXPECT_EQ(write_all(ends_[1], "hello", stop_), 0);
   std::array<char, 5> text{};
   EXPECT_EQ(read(ends_[0], text.data(), text.size()), 5);
   EXPECT_EQ(std::string(text.data(), text.size()), "hello");
@@ -41,19 +42,25 @@ TEST_F(Writing, GoesWhereSomebodyReads) {
 
 TEST_F(Writing, EndsWhereNobodyReads) {
   close_end(0);
-  EXPECT_FALSE(write_all(ends_[1], "hello", stop_));
+  EXPECT_EQ(write_all(ends_[1], "hello", stop_), EPIPE);
 }
 
 TEST_F(Writing, EndsWhereNothingIsOpen) {
   const int descriptor = ends_[1];
   close_end(1);
-  EXPECT_FALSE(write_all(descriptor, "hello", stop_));
+  EXPECT_EQ(write_all(descriptor, "hello", stop_), EPIPE);
+}
+
+TEST_F(Writing, SaysWhatLosesIt) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  EXPECT_EQ(write_all(full, "hello", stop_), ENOSPC);
+  close(full);
 }
 
 TEST_F(Writing, GivesUpWhenItIsToStop) {
   const std::string more_than_fits(1 << 20, 'x');
   eventfd_write(stop_, 1);
-  EXPECT_TRUE(write_all(ends_[1], more_than_fits, stop_));
+  EXPECT_EQ(write_all(ends_[1], more_than_fits, stop_), 0);
 }
 
 }  // namespace

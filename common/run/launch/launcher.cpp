@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -56,8 +58,12 @@ class Launch {
       tell_what_is_awaited();
       wait_for_news();
     }
-    for (const auto& output : outputs_) output->finish(signals_.descriptor());
-    return report();
+    for (const auto& output : outputs_) note_error(output->finish(signals_.descriptor()));
+    const int code = report();
+    if (code != 0 || lost_output_ == 0) return code;
+    say(fmt::format("error: cannot write the output of the ranks: {}\n",
+                    std::strerror(lost_output_)));
+    return 128 + SIGPIPE;  // a restart does not mend that
   }
 
  private:
@@ -118,8 +124,15 @@ class Launch {
   }
 
   void pass_on_outputs() {
-    for (const auto& output : outputs_)
-      if (!output->pass_on(signals_.descriptor())) broken_output_ = true;
+    for (const auto& output : outputs_) {
+      const int error = output->pass_on(signals_.descriptor());
+      note_error(error);
+      if (error == EPIPE) broken_output_ = true;
+    }
+  }
+
+  void note_error(int error) {
+    if (error != 0 && error != EPIPE) lost_output_ = error;
   }
 
   void take_signals() {
@@ -214,6 +227,7 @@ class Launch {
   bool ending_ = false;         // the ranks that still run are being ended
   int interrupted_ = 0;         // the signal
   bool broken_output_ = false;  // nobody reads the ranks' output
+  int lost_output_ = 0;         // the error that has lost some of it, as on a full disk
   Clock::time_point tell_at_ = Clock::time_point::max();
   Clock::time_point kill_at_ = Clock::time_point::max();
 };

@@ -22,22 +22,22 @@ constexpr size_t kLongestLine = 64 << 10;
 }  // namespace
 
 // A pipe that is ready takes PIPE_BUF bytes at once.
-bool write_all(int target, const std::string& text, int stop) {
+int write_all(int target, const std::string& text, int stop) {
   for (size_t at = 0; at < text.size();) {
     std::array<pollfd, 2> ready{pollfd{target, POLLOUT, 0}, pollfd{stop, POLLIN, 0}};
-    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return true;
-    if ((ready[0].revents & POLLERR) != 0) return false;
+    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return 0;
+    if ((ready[0].revents & POLLERR) != 0) return EPIPE;
     if ((ready[0].revents & POLLOUT) == 0) {
-      if (ready[0].revents != 0) return false;  // hung up, or closed
-      if ((ready[1].revents & POLLIN) != 0) return true;
+      if (ready[0].revents != 0) return EPIPE;  // hung up, or closed
+      if ((ready[1].revents & POLLIN) != 0) return 0;
       continue;
     }
     const size_t part = std::min<size_t>(text.size() - at, PIPE_BUF);
     const ssize_t count = write(target, text.data() + at, part);
-    if (count < 0 && errno != EINTR && errno != EAGAIN) return errno != EPIPE;
+    if (count < 0 && errno != EINTR && errno != EAGAIN) return errno;
     if (count > 0) at += static_cast<size_t>(count);
   }
-  return true;
+  return 0;
 }
 
 PrefixOutput::PrefixOutput(std::string prefix, int target)
@@ -59,7 +59,7 @@ void PrefixOutput::close_writing_end() {
   writing_ = -1;
 }
 
-bool PrefixOutput::pass_on(int stop) {
+int PrefixOutput::pass_on(int stop) {
   std::array<char, 16384> buffer;
   for (int i = 0; i < kReadsPerCall && reading_ >= 0; ++i) {
     const ssize_t count = read(reading_, buffer.data(), buffer.size());
@@ -74,16 +74,17 @@ bool PrefixOutput::pass_on(int stop) {
   }
   const size_t last = pending_.rfind('\n');
   if (last != std::string::npos) return write_lines(last + 1, stop);
-  return pending_.size() < kLongestLine || write_lines(pending_.size(), stop);
+  return pending_.size() < kLongestLine ? 0 : write_lines(pending_.size(), stop);
 }
 
-bool PrefixOutput::finish(int stop) {
-  const bool read = pass_on(stop);
-  return write_lines(pending_.size(), stop) && read;
+int PrefixOutput::finish(int stop) {
+  const int error = pass_on(stop);
+  const int later_error = write_lines(pending_.size(), stop);
+  return error != 0 ? error : later_error;
 }
 
 /// The first `end` bytes of what is pending.
-bool PrefixOutput::write_lines(size_t end, int stop) {
+int PrefixOutput::write_lines(size_t end, int stop) {
   std::string text;
   for (size_t at = 0; at < end;) {
     const size_t line_end = std::min(pending_.find('\n', at), end - 1);

@@ -5,10 +5,11 @@
 
 namespace lab {
 
-/// Writes all of the text, without a signal if SIGPIPE is blocked. False if nobody reads the target
-/// any more. Gives up once `stop` is readable while the target accepts nothing: a paused terminal
+/// Writes all of the text, without a signal if SIGPIPE is blocked. Returns 0, or the error that
+/// loses the rest of the text: EPIPE if nobody reads the target any more, ENOSPC if a disk is full.
+/// Gives up, with 0, once `stop` is readable while the target accepts nothing: a paused terminal
 /// must not hold up Ctrl-C.
-bool write_all(int target, const std::string& text, int stop);
+int write_all(int target, const std::string& text, int stop);
 
 /// A pipe. What a process writes into it comes out line by line, with a prefix.
 class PrefixOutput {
@@ -26,13 +27,13 @@ class PrefixOutput {
   int reading_end() const { return reading_; }
 
   /// Passes on the complete lines that are there, at most a megabyte, without waiting for more.
-  /// False if nobody reads the target any more. Drops lines if write_all gives up.
-  bool pass_on(int stop);
+  /// Returns what write_all does, and drops lines where it gives up.
+  int pass_on(int stop);
   /// The same, plus a last line without a line break, when the process has ended.
-  bool finish(int stop);
+  int finish(int stop);
 
  private:
-  bool write_lines(size_t end, int stop);
+  int write_lines(size_t end, int stop);
 
   std::string prefix_;
   int target_;

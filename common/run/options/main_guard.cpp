@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
 
 #include "common/run/launch/signal_thread.h"
@@ -21,6 +23,15 @@ int report(const char* message, int code) {
   return code;
 }
 
+/// What was printed may still be in a buffer. Throws Error if it cannot be written.
+void write_output() {
+  errno = 0;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  // The reason of an earlier failure is no longer known.
+  const std::string reason = errno != 0 ? std::strerror(errno) : "is the disk full?";
+  require(written, "cannot write the output: {}", reason);
+}
+
 /// After `program >&-`, the next file or connection would be the standard output.
 void open_missing_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
@@ -33,10 +44,14 @@ int run_main(int argc, char** argv, const std::function<int(int, char**)>& body)
   open_missing_standard_descriptors();
   try {
     const SignalThread signals;
-    return body(argc, argv);
-  } catch (const HelpRequested& help) {
-    fmt::print("{}", help.what());
-    return 0;
+    int code = 0;
+    try {
+      code = body(argc, argv);
+    } catch (const HelpRequested& help) {
+      fmt::print("{}", help.what());
+    }
+    if (code == 0) write_output();
+    return code;
   } catch (const UsageError& error) {
     return report(error.what(), kUsage);
   } catch (const std::bad_alloc&) {

@@ -20,8 +20,9 @@ class HelpRequested : public std::exception {
 };
 
 /// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
-/// and exit code 1 (UsageError: 2). Signals are handled by a dedicated thread (SignalThread).
-/// Standard input, output and error are connected to /dev/null if they are closed.
+/// and exit code 1 (UsageError: 2), as does output that cannot be written. Signals are handled by a
+/// dedicated thread (SignalThread). Standard input, output and error are connected to /dev/null if
+/// they are closed.
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 }  // namespace lab
