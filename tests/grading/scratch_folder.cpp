@@ -51,14 +51,16 @@ void remove_leftovers(const fs::path& parent) {
 
 ScratchFolder::ScratchFolder() {
   std::error_code error;
-  const fs::path parent = fs::temp_directory_path(error);
+  const char* named = std::getenv("TMPDIR");
+  const bool empty = named != nullptr && *named == '\0';  // as if it were not set
+  const fs::path parent = empty ? fs::path("/tmp") : fs::temp_directory_path(error);
   require(!error, "there is no temporary folder ({}); set TMPDIR to a writable one",
           error.message());
   remove_leftovers(parent);
   std::string name = (parent / (std::string(kPrefix) + "XXXXXX")).string();
-  require(mkdtemp(name.data()) != nullptr,
-          "cannot create a folder in {} ({}); set TMPDIR to a writable one", parent.string(),
-          std::strerror(errno));
+  if (mkdtemp(name.data()) == nullptr)
+    fail("cannot create a folder in {} ({}); set TMPDIR to a writable one", parent.string(),
+         std::strerror(errno));
   path_ = name;
   lock_ = open_folder(path_);
   flock(lock_, LOCK_SH | LOCK_NB);

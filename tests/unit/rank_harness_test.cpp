@@ -23,6 +23,7 @@
 #include "common/run/launch/child_process.h"
 #include "tests/grading/rank_main.h"
 #include "tests/grading/scratch_folder.h"
+#include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
 namespace lab::grading {
@@ -246,6 +247,19 @@ TEST(RankHarness, WithoutTemporaryFolderItIsTheHarnessThatFails) {
   const OwnTmpdir temporary;
   OwnTmpdir::set(temporary.path() / "absent");
   EXPECT_THROW(run("echo"), Error);
+}
+
+TEST(ScratchFolder, AnEmptyNameForTheTemporaryFolderIsNone) {
+  const OwnTmpdir temporary;
+  OwnTmpdir::set("");
+  EXPECT_EQ(ScratchFolder().path().parent_path(), "/tmp");
+}
+
+TEST(ScratchFolder, SaysWhyItCannotBeMade) {
+  const OwnTmpdir temporary;
+  OwnTmpdir::set("/proc");
+  const std::string error = lab::error_of([] { ScratchFolder(); });
+  EXPECT_NE(error.find("No such file or directory"), std::string::npos) << error;
 }
 
 TEST(ScratchFolder, RemovesWhatAKilledProcessLeft) {

@@ -43,7 +43,7 @@ int write_all(int target, const std::string& text, int stop) {
 PrefixOutput::PrefixOutput(std::string prefix, int target)
     : prefix_(std::move(prefix)), target_(target) {
   std::array<int, 2> ends{-1, -1};
-  require(pipe2(ends.data(), O_CLOEXEC) == 0, "cannot create a pipe: {}", std::strerror(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
   reading_ = ends[0];
   writing_ = ends[1];
   fcntl(reading_, F_SETFL, O_NONBLOCK);
