@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/io/files.h"
+#include "common/printable.h"
 
 namespace lab {
 
@@ -38,8 +39,12 @@ int64_t whole_number(const Json& object, const std::string& key, int64_t least, 
   const bool fits = value.is_number_unsigned() ? std::in_range<int64_t>(value.get<uint64_t>())
                                                : value.is_number_integer();
   require(fits && value >= least && value <= most, "\"{}\" is {}, not a whole number from {} to {}",
-          key, value.dump(), least, most);
+          key, printable(dumped(value)), least, most);
   return value.get<int64_t>();
+}
+
+std::string dumped(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 double shortest(float value) {

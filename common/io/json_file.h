@@ -17,6 +17,9 @@ nlohmann::json read_json_file(const std::filesystem::path& path);
 int64_t whole_number(const nlohmann::json& object, const std::string& key, int64_t least,
                      int64_t most);
 
+/// A value on one line, whatever bytes its texts have.
+std::string dumped(const nlohmann::json& value);
+
 /// The double whose shortest decimal form is that of `value`: 1e-06 instead of 9.99999997e-07.
 double shortest(float value);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -98,7 +99,7 @@ const Shape& SafetensorsFile::shape(const std::string& name) const { return entr
 void SafetensorsFile::copy_to(const std::string& name, const Tensor& target) const {
   const SafetensorsEntry& found = entry(name);
   require(found.shape == target.shape(), "{}: tensor \"{}\" has shape {}, expected {}",
-          path_.string(), name, to_string(found.shape), to_string(target.shape()));
+          path_.string(), name, printable(to_string(found.shape)), to_string(target.shape()));
   if (target.numel() == 0) return;
   const Tensor on_host = target.device() == Device::kCpu ? target : Tensor::empty(target.shape());
   const std::span<float> values = on_host.values();
@@ -134,7 +135,7 @@ Tensor Safetensors::at(const std::string& name) const {
 Tensor Safetensors::at(const std::string& name, const Shape& shape) const {
   const Tensor tensor = at(name);
   require(tensor.shape() == shape, "{}: tensor \"{}\" has shape {}, expected {}", path.string(),
-          name, to_string(tensor.shape()), to_string(shape));
+          name, printable(to_string(tensor.shape())), to_string(shape));
   return tensor;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -43,7 +44,8 @@ Json parse_header(std::string_view text, const std::string& file) {
         break;
       case Json::parse_event_t::key: {
         const auto& key = parsed.get_ref<const std::string&>();
-        require(keys.back().insert(key).second, "{}: its header has \"{}\" twice", file, key);
+        require(keys.back().insert(key).second, "{}: its header has \"{}\" twice", file,
+                printable(key));
         break;
       }
       default:
@@ -63,13 +65,15 @@ Json parse_header(std::string_view text, const std::string& file) {
 
 uint64_t read_count(const Json& value, const std::string& file, const std::string& name) {
   require(value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX,
-          "{}: tensor \"{}\" has a size or offset that is not a whole number", file, name);
+          "{}: tensor \"{}\" has a size or offset that is not a whole number", file,
+          printable(name));
   return value.get<uint64_t>();
 }
 
 Entry read_entry(const std::string& name, const Json& value, const std::string& file) {
   const auto field = [&](const char* key, bool right_type) -> const Json& {
-    require(right_type, "{}: tensor \"{}\" has no valid \"{}\" in the header", file, name, key);
+    require(right_type, "{}: tensor \"{}\" has no valid \"{}\" in the header", file,
+            printable(name), key);
     return value[key];
   };
   const auto is = [&](const char* key, Json::value_t type) {
@@ -79,19 +83,19 @@ Entry read_entry(const std::string& name, const Json& value, const std::string& 
   entry.name = name;
   entry.dtype = field("dtype", is("dtype", Json::value_t::string)).get<std::string>();
   const uint64_t width = bytes_per_number(entry.dtype);
-  require(width != 0, "{}: tensor \"{}\" has type {}; F32, F16 and BF16 can be read", file, name,
-          entry.dtype);
+  require(width != 0, "{}: tensor \"{}\" has type {}; F32, F16 and BF16 can be read", file,
+          printable(name), printable(entry.dtype));
 
   uint64_t numel = 1;
   for (const Json& extent : field("shape", is("shape", Json::value_t::array))) {
     const uint64_t size = read_count(extent, file, name);
     require(!__builtin_mul_overflow(numel, size, &numel),
-            "{}: tensor \"{}\" has an impossibly large shape", file, name);
+            "{}: tensor \"{}\" has an impossibly large shape", file, printable(name));
     entry.shape.push_back(static_cast<int64_t>(size));
   }
   if (entry.shape.empty()) entry.shape = {1};
   const Json& offsets = field("data_offsets", is("data_offsets", Json::value_t::array));
-  require(offsets.size() == 2, "{}: tensor \"{}\" needs two data_offsets", file, name);
+  require(offsets.size() == 2, "{}: tensor \"{}\" needs two data_offsets", file, printable(name));
   entry.begin = read_count(offsets[0], file, name);
   entry.end = read_count(offsets[1], file, name);
 
@@ -99,7 +103,7 @@ Entry read_entry(const std::string& name, const Json& value, const std::string& 
   const bool overflow = __builtin_mul_overflow(numel, width, &expected);
   require(!overflow && entry.begin <= entry.end && entry.end - entry.begin == expected,
           "{}: tensor \"{}\" of shape {} does not fill the bytes that the header gives it", file,
-          name, to_string(entry.shape));
+          printable(name), printable(to_string(entry.shape)));
   return entry;
 }
 
@@ -107,7 +111,8 @@ Metadata read_metadata(const Json& value, const std::string& file) {
   Metadata metadata;
   require(value.is_object(), "{}: {} is not a JSON object", file, kMetadataKey);
   for (const auto& [key, text] : value.items()) {
-    require(text.is_string(), "{}: {} \"{}\" is not a string", file, kMetadataKey, key);
+    require(text.is_string(), "{}: {} \"{}\" is not a string", file, kMetadataKey,
+            printable(key));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -121,7 +126,7 @@ void check_regions(std::vector<Entry>& entries, uint64_t data_size, const std::s
   uint64_t position = 0;
   for (const Entry& entry : entries) {
     require(entry.begin == position, "{}: tensor \"{}\" begins at byte {} of the data, not at {}",
-            file, entry.name, entry.begin, position);
+            file, printable(entry.name), entry.begin, position);
     position = entry.end;
   }
   require(position <= data_size, "{}: cut short: it should have {} more bytes", file,

@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/pipeline/schedule.h"
+#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -24,13 +25,7 @@ std::string_view next_word(std::string_view& line) {
   return word;
 }
 
-// For messages: short, and printable whatever the file holds.
-std::string quoted(std::string_view word) {
-  constexpr size_t kLongest = 24;
-  std::string text;
-  for (const char c : word.substr(0, kLongest)) text += c > ' ' && c <= '~' ? c : '?';
-  return fmt::format("'{}{}'", text, word.size() > kLongest ? "..." : "");
-}
+std::string quoted(std::string_view word) { return fmt::format("'{}'", printable(word)); }
 
 // A whole number of at least 0 that fits into an int.
 std::optional<int> number(std::string_view digits) {

@@ -185,6 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"no_shape", R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4, "\"shape\""},
         Hostile{"other_type", R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", 8,
                 "type I64"},
+        Hostile{"forged", R"({"a":{"dtype":"\nerror: x","shape":[1],"data_offsets":[0,8]}})", 8,
+                "type \\x0aerror: x;"},
         Hostile{"negative", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
                 "not a whole number"},
         Hostile{"fraction", R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4,

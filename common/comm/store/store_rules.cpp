@@ -7,22 +7,12 @@
 
 #include "common/comm/store/store.h"
 #include "common/error.h"
+#include "common/printable.h"
 
 namespace lab::store_rules {
 namespace {
 
-/// A key for an error message: on one line, printable, not too long.
-std::string quoted(const std::string& key) {
-  constexpr size_t kShown = 80;
-  std::string text = "\"";
-  for (const char c : key.substr(0, kShown)) {
-    if (c >= ' ' && c <= '~')
-      text += c;
-    else
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return text + (key.size() > kShown ? "...\"" : "\"");
-}
+std::string quoted(const std::string& key) { return fmt::format("\"{}\"", printable(key)); }
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/io/safetensors.h"
+#include "common/printable.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/checkpoint_size.h"
 #include "common/run/checkpoint/checkpoint_tensors.h"
@@ -39,7 +40,7 @@ void copy_all(CheckpointTensors& source, const std::vector<NamedTensor>& targets
   for (const std::string& name : source.names())
     require(expected.contains(name) || can_be_ignored(name, stage.config()),
             "{}: tensor \"{}\" does not belong to a model of this kind and size",
-            source.path().string(), name);
+            source.path().string(), printable(name));
 }
 
 // All groups except the first, the weights.

@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/io/json_file.h"
+#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -168,7 +169,7 @@ void verify_checkpoint(const fs::path& checkpoint, const std::vector<std::string
   if (names.empty())
     for (const auto& [file, value] : expected.items()) names.push_back(file);
   for (const std::string& file : names) {
-    const std::string name = short_name(checkpoint, file);
+    const std::string name = short_name(checkpoint, printable(file));
     require(fs::exists(checkpoint / file, ignored), "{} is missing", name);
     require(expected.contains(file), "{} does not belong to this checkpoint: {} does not list it",
             name, kChecksums);
@@ -177,7 +178,7 @@ void verify_checkpoint(const fs::path& checkpoint, const std::vector<std::string
     require(value == actual,
             "{} is damaged: its checksum is {}, not {}; remove the folder to use the checkpoint "
             "before it",
-            name, actual, value.is_string() ? value.get<std::string>() : "");
+            name, actual, value.is_string() ? printable(value.get<std::string>()) : "");
   }
 }
 

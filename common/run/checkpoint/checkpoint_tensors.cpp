@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/io/json_file.h"
+#include "common/printable.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 
 namespace lab {
@@ -56,7 +57,7 @@ void CheckpointTensors::read_index() {
   for (const auto& [name, file] : json["weight_map"].items()) {
     require(file.is_string() && is_plain_name(file.get<std::string>()),
             "{}: the file of tensor \"{}\" must be a .safetensors file in the same folder",
-            path_.string(), name);
+            path_.string(), printable(name));
     part_of_[name] = file.get<std::string>();
     parts_[part_of_[name]] = nullptr;
   }
@@ -65,22 +66,23 @@ void CheckpointTensors::read_index() {
 SafetensorsFile& CheckpointTensors::open(const std::string& file) {
   std::unique_ptr<SafetensorsFile>& part = parts_.at(file);
   if (part) return *part;
-  const std::string path = (checkpoint_ / file).string();
+  const std::string path = (checkpoint_ / printable(file)).string();
   const std::string index = path_.filename().string();
   std::error_code ignored;
-  require(fs::exists(path, ignored), "{} is missing, a part that {} names", path, index);
+  require(fs::exists(checkpoint_ / file, ignored), "{} is missing, a part that {} names", path,
+          index);
   verify_checkpoint(checkpoint_, {file});
-  auto opened = std::make_unique<SafetensorsFile>(path);
+  auto opened = std::make_unique<SafetensorsFile>(checkpoint_ / file);
   for (const std::string& name : opened->names()) {
     const auto listed = part_of_.find(name);
-    require(listed != part_of_.end(), "{}: holds a tensor \"{}\" that {} does not name", path, name,
-            index);
+    require(listed != part_of_.end(), "{}: holds a tensor \"{}\" that {} does not name", path,
+            printable(name), index);
     require(listed->second == file, "{}: holds tensor \"{}\" a second time; {} has it in {}", path,
-            name, index, listed->second);
+            printable(name), index, printable(listed->second));
   }
   for (const auto& [name, its_file] : part_of_)
     require(its_file != file || opened->has(name), "{}: has no tensor \"{}\", though {} says so",
-            path, name, index);
+            path, printable(name), index);
   part = std::move(opened);
   return *part;
 }

@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/io/json_file.h"
+#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -46,8 +47,7 @@ struct Fields {
   void expect(const char* key, const Json& supported) const {
     require(!has(json, key) || json[key] == supported,
             "{}: \"{}\" is {}; this model supports only {}", file, key,
-            has(json, key) ? json[key].dump(-1, ' ', false, Json::error_handler_t::replace) : "",
-            supported.dump());
+            has(json, key) ? printable(dumped(json[key])) : "", supported.dump());
   }
 };
 

@@ -14,6 +14,7 @@
 #include "common/comm/store/memory_store.h"
 #include "common/comm/store/tcp_store.h"
 #include "common/error.h"
+#include "common/printable.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/own_address.h"
 #include "common/run/rendezvous/process_state.h"
@@ -27,7 +28,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSilentWait{2000};
-constexpr size_t kLongestShownValue = 120;
 
 /// A client of rank 0's store; prints a line on stderr if rank 0 keeps it waiting.
 std::unique_ptr<Store> reach_store(const RankEnvironment& environment) {
@@ -45,10 +45,6 @@ std::unique_ptr<Store> reach_store(const RankEnvironment& environment) {
   fmt::print(stderr, "rank {} waits for rank 0 at {} ({:g} s at most)\n", environment.rank,
              meeting_place(environment), static_cast<double>(environment.timeout.count()) * 1e-3);
   return connect(environment.timeout - first);
-}
-
-std::string shortened(const std::string& value) {
-  return value.size() <= kLongestShownValue ? value : value.substr(0, kLongestShownValue) + "...";
 }
 
 }  // namespace
@@ -199,11 +195,11 @@ struct Job::Impl {
       if (rank == 0) of_first = text;
       if (text == of_first) continue;
       const auto value_of = [](const std::string& entry) {
-        return shortened(entry.substr(entry.find('\n') + 1));
+        return printable(entry.substr(entry.find('\n') + 1));
       };
       all_know = true;
       const auto what_of = [](const std::string& entry) {
-        return entry.substr(0, entry.find('\n'));
+        return printable(entry.substr(0, entry.find('\n')));
       };
       require(what_of(text) == what_of(of_first),
               "the ranks compare different things: rank 0 the {}, rank {} the {}",

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -17,8 +19,11 @@ namespace {
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
-int report(const char* message, int code) {
+/// A terminal would obey control characters.
+int report(std::string message, int code) {
   std::fflush(stdout);
+  std::ranges::replace_if(
+      message, [](unsigned char c) { return std::iscntrl(c) != 0 && c != '\n'; }, '?');
   fmt::print(stderr, "error: {}\n", message);
   return code;
 }

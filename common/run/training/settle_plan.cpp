@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "common/io/json_file.h"
+#include "common/printable.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
 #include "common/run/checkpoint/training_state.h"
@@ -170,7 +172,7 @@ RunPlan updated(const RunPlan& stored, const fs::path& out, std::vector<const ch
   const auto check = [&](const std::string& option, const nlohmann::json& had,
                          const nlohmann::json& has) {
     const auto text = [](const nlohmann::json& value) {
-      return value.is_string() ? value.get<std::string>() : value.dump();
+      return printable(value.is_string() ? value.get<std::string>() : dumped(value));
     };
     if (had != has)
       throw UsageError(fmt::format(

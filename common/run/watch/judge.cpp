@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/comm/diagnosis/describe.h"
+#include "common/printable.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
 
@@ -110,7 +111,7 @@ std::optional<Diagnosis> Judge::missed_in_meeting() {
   std::string details;
   for (const RankSnapshot& rank : ranks_) {
     Meeting& meeting = meetings_[static_cast<size_t>(rank.rank)];
-    const std::string what = store_.try_get(job_keys::meeting(rank.rank)).value_or("");
+    const std::string what = printable(store_.try_get(job_keys::meeting(rank.rank)).value_or(""));
     if (what != meeting.what) meeting = {what, now};
     if (rank.fate == RankFate::kRunning && !what.empty() && now >= meeting.since + kInVain)
       details += fmt::format("rank {} waits in {}\n", rank.rank, what);
