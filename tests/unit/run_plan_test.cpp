@@ -323,6 +323,15 @@ TEST_F(RunFolderTest, ResumeTakesOverTheProgramsOwnOptions) {
   }
 }
 
+TEST_F(RunFolderTest, ResumeTakesOverNothingElse) {
+  RunPlan options = parse({"--cache", "/foreign"});
+  options.program = {{"--config", "/etc/passwd"}, {"--max-restarts", "9"}};
+  make_checkpoint(options);
+  const RunPlan resumed = parse({"--resume", "--out", out_.c_str()});
+  EXPECT_TRUE(resumed.program.empty());
+  EXPECT_EQ(resumed.cache, default_plan().cache);
+}
+
 TEST(MainGuard, TurnsExceptionsIntoExitCodes) {
   const auto code = [](const std::function<int(int, char**)>& body) {
     return run_main(0, nullptr, body);

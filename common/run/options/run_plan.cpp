@@ -23,7 +23,8 @@ NLOHMANN_JSON_SERIALIZE_ENUM(OptimizerKind, {{OptimizerKind::kSgd, "sgd"},
 
 namespace {
 
-// Calls visit(name, field) for every value that a checkpoint stores.
+// Calls visit(name, field) for every value that a checkpoint stores. Not the cache: a checkpoint
+// may come from another machine, and must not say where this one writes.
 template <typename Plan, typename Visit>
 void visit_stored(Plan& plan, const Visit& visit) {
   visit("steps", plan.steps);
@@ -40,7 +41,6 @@ void visit_stored(Plan& plan, const Visit& visit) {
   visit("story_tokens", plan.story_tokens);
   visit("data", plan.data);
   visit("tokenizer", plan.tokenizer);
-  visit("cache", plan.cache);
   visit("batch", plan.batch);
   visit("accumulate", plan.accumulate);
   visit("learning_rate", plan.learning_rate);

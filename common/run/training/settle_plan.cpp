@@ -160,12 +160,15 @@ void check_can_resume(const fs::path& out) {
   require(can_resume(out), "--resume: there is no checkpoint in {}", out.string());
 }
 
-// The plan of the earlier run, updated by what is given now.
+// The plan of the earlier run, updated by what is given now. Of the program's own options, only
+// those are taken over that a run keeps or carries: a checkpoint may come from anywhere.
 RunPlan updated(const RunPlan& stored, const fs::path& out, std::vector<const char*> arguments,
-                const std::set<std::string>& given, const ProgramInfo& info) {
+                const std::set<std::string>& given, const std::set<std::string>& of_a_run,
+                const ProgramInfo& info) {
   RunPlan plan = stored;
+  std::erase_if(plan.program, [&](const auto& option) { return !of_a_run.contains(option.first); });
   std::vector<std::string> taken_over;
-  for (const auto& [name, value] : stored.program)
+  for (const auto& [name, value] : plan.program)
     if (!given.contains(name) && !value.empty()) taken_over.push_back(name + "=" + value);
   for (const std::string& argument : taken_over) arguments.push_back(argument.c_str());
   const Reading reading = read_over(plan, arguments, info);
@@ -212,7 +215,9 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
   const auto checkpoints = plan.resume ? list_checkpoints(plan.out) : std::vector<fs::path>();
   if (!checkpoints.empty()) {
     const RunPlan stored = load_training_state(checkpoints.back()).plan;
-    plan = updated(stored, plan.out, arguments, given, info);
+    std::set<std::string> of_a_run;
+    for (const auto& [name, value] : plan.program) of_a_run.insert(name);
+    plan = updated(stored, plan.out, arguments, given, of_a_run, info);
     settle_ranks(plan, stored.dp * stored.accumulate);
     const auto stages_of_split = 1 + std::ranges::count(plan.split, ',');
     if (!given.contains("--split") && stages_of_split != plan.pp)

@@ -35,6 +35,7 @@ struct ProgramInfo {
 /// a run can continue on another machine, and without its GPU, with --device cpu --precision
 /// float32. A --split that is not given again belongs to the earlier number of stages, and is
 /// dropped with another. A run without a checkpoint starts again with the options in its folder.
+/// --cache is not taken over.
 RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info);
 
 }  // namespace lab

@@ -99,8 +99,8 @@ void wait_until_all_are_done(Job& job, const std::string& what, milliseconds pat
 
 void agree_on_options(Job& job, const RunPlan& plan) {
   // Devices are compared by agree_on_device: "auto" may mean the same as "cuda".
-  constexpr std::array<std::string_view, 8> kOwnAffair = {
-      "threads", "data", "tokenizer", "cache", "prompt", "story_tokens", "program", "device"};
+  constexpr std::array<std::string_view, 7> kOwnAffair = {
+      "threads", "data", "tokenizer", "prompt", "story_tokens", "program", "device"};
   const nlohmann::json values = plan_to_json(plan);
   for (const auto& [name, value] : values.items())
     if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end())
