@@ -2,7 +2,14 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 namespace lab {
+namespace {
+
+constexpr int kMostThreads = 1024;  // of --threads, too; the stacks of 100,000 fit no memory
+
+}  // namespace
 
 int thread_count() {
   make_threads_certain();
@@ -11,7 +18,8 @@ int thread_count() {
 
 void make_threads_certain() {
   if (omp_get_dynamic() != 0) omp_set_dynamic(0);
-  if (omp_get_max_threads() > omp_get_thread_limit()) omp_set_num_threads(omp_get_thread_limit());
+  const int most = std::min(omp_get_thread_limit(), kMostThreads);
+  if (omp_get_max_threads() > most) omp_set_num_threads(most);
 }
 
 void set_thread_count(int threads) {

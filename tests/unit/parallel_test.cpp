@@ -1,6 +1,7 @@
 #include "common/tensor/parallel.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <atomic>
 #include <vector>
@@ -27,6 +28,13 @@ TEST(Parallel, BlocksCoverTheRangeWithoutOverlap) {
     });
     for (const auto& c : calls) EXPECT_EQ(c, 1);
   }
+}
+
+TEST(Parallel, NeverAsManyThreadsAsFitNoMemory) {
+  const int before = thread_count();
+  omp_set_num_threads(100'000);  // as OMP_NUM_THREADS does
+  EXPECT_LE(thread_count(), 1024);
+  set_thread_count(before);
 }
 
 TEST(Parallel, AnExceptionComesOutOfTheLoop) {
