@@ -1,5 +1,6 @@
 // The command line: defaults, derived values, contradictions, and what --resume takes over.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -375,6 +376,21 @@ TEST(OptionsFile, RefusesWhatIsNoOption) {
   const std::string wrong = written(folder, "steps=many\n");
   EXPECT_NE(error_of({"--config", wrong.c_str()}), "");
   EXPECT_NE(error_of({"--config", "/nowhere/config.ini"}), "");
+}
+
+TEST(OptionsFile, RefusesWhatIsNoFileOfOptions) {
+  const TempFolder folder;
+  const auto error_with = [](const std::string& file) {
+    return error_of({"--config", file.c_str()});
+  };
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/zero"), folder.path().string()})
+    EXPECT_TRUE(contains(error_with(file), file + ": not a regular file")) << error_with(file);
+  const std::string sections = error_with(written(folder, "steps=4\n  [a.b]\ndim=96\n"));
+  EXPECT_TRUE(contains(sections, "line 2 begins a section")) << sections;
+  const std::string large = error_with(written(folder, std::string((1 << 20) + 1, '#')));
+  EXPECT_TRUE(contains(large, "larger than 1 MiB")) << large;
 }
 
 TEST(OptionsFile, DoesNotSayWhereTheRunIs) {

@@ -9,9 +9,37 @@
 #include <optional>
 #include <sstream>
 
+#include "common/error.h"
+#include "common/io/files.h"
 #include "common/run/options/main_guard.h"
 
 namespace lab {
+namespace {
+
+/// CLI11 would wait for a named pipe, read a device without end, and take gigabytes for nested
+/// sections, which no file of options has. Returns what is wrong, or "".
+std::string problem_with_options_file(const std::string& path) {
+  constexpr size_t kMaxSize = size_t{1} << 20;
+  try {
+    const MappedFile file(path);
+    if (file.bytes().size() > kMaxSize)
+      return fmt::format("{}: larger than 1 MiB, which no file of options is", path);
+    std::istringstream lines{std::string(file.text())};
+    int number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      const size_t begin = line.find_first_not_of(" \t\r");
+      if (begin != std::string::npos && line[begin] == '[')
+        return fmt::format("{}: line {} begins a section; a file of options has none", path,
+                           number);
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
 
 using Option = CommandLine::Option;
 
@@ -133,7 +161,9 @@ Option CommandLine::add_words(const std::string& name, const std::vector<std::st
 }
 
 void CommandLine::add_config(const std::string& text) {
-  impl_->finish(impl_->app.set_config("--config", "", text))->type_name("FILE");
+  impl_->finish(impl_->app.set_config("--config", "", text))
+      ->type_name("FILE")
+      ->check(CLI::Validator(problem_with_options_file, ""));
   impl_->app.allow_config_extras(CLI::config_extras_mode::error);
 }
 
