@@ -284,14 +284,14 @@ int child_main(int argc, char** argv) {
   CommandLine app("What a rank may do to others.");
   app.add("scenario", options.scenario, "", "What to do").required();
   app.add("--lock", options.lock, "", "File to hold a lock on");
-  app.add("--who", options.who, "", "The rank that goes wrong");
+  app.add("--who", options.who, "", "The rank that goes wrong; -1: all of them");
   add_launch_options(app, options.launch);
   app.read(argc, argv);
 
   if (is_launcher(options.launch)) return launch_ranks(options.launch, argc, argv);
   const RankEnvironment environment = read_rank_environment(options.launch);
   hold_lock(options.lock);
-  const bool me = environment.rank == options.who;
+  const bool me = options.who < 0 || environment.rank == options.who;
   if (me && options.scenario == "kill_before_rendezvous") raise(SIGKILL);
   if (me && options.scenario == "exit_before_rendezvous") return 0;
   Job job(environment);

@@ -79,6 +79,11 @@ TEST_F(Launcher, RankKilledBeforeTheRendezvous) {
   EXPECT_TRUE(said("error: rank 1 was killed (signal 9: SIGKILL)")) << output_;
 }
 
+TEST_F(Launcher, AllRanksKilledAlike) {
+  EXPECT_EQ(run("kill_before_rendezvous", 3, /*who=*/-1), 128 + SIGKILL);
+  EXPECT_TRUE(said("error: all ranks were killed (signal 9: SIGKILL)\n")) << output_;
+}
+
 TEST_F(Launcher, RankKilledInABigAllReduce) {
   EXPECT_EQ(run("kill_in_all_reduce", 3), 128 + SIGKILL);
   EXPECT_TRUE(said("error: rank 1 was killed (signal 9: SIGKILL) while rank")) << output_;

@@ -101,17 +101,20 @@ std::string describe_briefly(const OpRecord& op, const RankSnapshot& rank) {
   return fmt::format("{} #{}{}", op_name(op.kind), op.sequence, in_group(op, rank));
 }
 
+std::string describe_signal(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return fmt::format("killed (signal {}{}{})", signal, name != nullptr ? ": SIG" : "",
+                     name != nullptr ? name : "");
+}
+
 std::string describe_fate(const RankSnapshot& rank) {
   const int r = rank.rank;
   switch (rank.fate) {
     case RankFate::kExited:
       if (rank.status < 0) return fmt::format("rank {} has ended", r);
       return fmt::format("rank {} exited with code {}", r, rank.status);
-    case RankFate::kKilled: {
-      const char* name = sigabbrev_np(rank.status);
-      return fmt::format("rank {} was killed (signal {}{}{})", r, rank.status,
-                         name != nullptr ? ": SIG" : "", name != nullptr ? name : "");
-    }
+    case RankFate::kKilled:
+      return fmt::format("rank {} was {}", r, describe_signal(rank.status));
     case RankFate::kStopped:
       return fmt::format("rank {} is stopped (SIGSTOP or Ctrl-Z)", r);
     case RankFate::kSilent:

@@ -18,6 +18,9 @@ std::string group_name(uint32_t id, const RankSnapshot& rank);
 /// "rank 2", "ranks 0 and 1", "ranks 0, 1 and 2".
 std::string list_ranks(const std::vector<int>& ranks);
 
+/// "killed (signal 9: SIGKILL)".
+std::string describe_signal(int signal);
+
 /// "rank 2 was killed (signal 9: SIGKILL)"; empty if the rank is fine as far as is known.
 std::string describe_fate(const RankSnapshot& rank);
 

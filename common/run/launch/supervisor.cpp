@@ -114,6 +114,7 @@ int Supervisor::report() {
 
   const size_t first = first_failed();
   const int code = code_of(first);
+  const auto [fate, status] = fate_of_ended(children[first]->wait_status());
   const bool alike = failed.size() == children.size() &&
                      std::ranges::all_of(failed, [&](size_t i) { return code_of(i) == code; });
   const char* others = ended_others ? "; the others were ended" : "";
@@ -126,11 +127,11 @@ int Supervisor::report() {
   } else if (!judge_ && alike && (code == 128 + SIGINT || code == 128 + SIGTERM)) {
     fmt::print(stderr, "the job was interrupted on another host\n");
   } else if (alike && children.size() > 1) {
-    fmt::print(stderr, "error: all ranks {}failed\n", judge_ ? "" : "of this host ");
+    fmt::print(stderr, "error: all ranks {}{}\n", judge_ ? "" : "of this host ",
+               fate == RankFate::kKilled ? "were " + describe_signal(status) : "failed");
   } else {
     RankSnapshot rank;
     rank.rank = first_rank + static_cast<int>(first);
-    const auto [fate, status] = fate_of_ended(children[first]->wait_status());
     rank.fate = fate;
     rank.status = status;
     fmt::print(stderr, "error: {}{}\n", describe_fate(rank), others);
