@@ -15,7 +15,12 @@ class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
 
+  /// Throws Error if the folder has been removed, moved or replaced since: files written under its
+  /// name would then be elsewhere, and not protected.
+  void check_place() const;
+
  private:
+  std::filesystem::path path_;
   Descriptor folder_;
 };
 

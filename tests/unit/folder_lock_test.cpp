@@ -21,6 +21,18 @@ TEST(FolderLock, TheSecondIsRefusedUntilTheFirstIsGone) {
   EXPECT_EQ(error_of([&] { FolderLock second(folder.path()); }), "");
 }
 
+TEST(FolderLock, NoticesThatItsFolderIsGone) {
+  const TempFolder folder;
+  const auto run = folder.path() / "run";
+  std::filesystem::create_directory(run);
+  const FolderLock lock(run);
+  EXPECT_EQ(error_of([&] { lock.check_place(); }), "");
+  std::filesystem::rename(run, folder.path() / "elsewhere");
+  EXPECT_TRUE(contains(error_of([&] { lock.check_place(); }), "was removed or moved"));
+  std::filesystem::create_directory(run);
+  EXPECT_TRUE(contains(error_of([&] { lock.check_place(); }), "was removed or moved"));
+}
+
 TEST(FolderLock, LeavesNoFile) {
   const TempFolder folder;
   { const FolderLock lock(folder.path()); }

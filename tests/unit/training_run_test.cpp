@@ -66,6 +66,7 @@ class TrainingRunTest : public testing::Test {
       const double loss =
           lab01::train_step(model, *optimizer, run.next_microbatches(), lab01::causal_lm_loss,
                             plan.learning_rates().at(step), plan.clip);
+      if (step == 2) fs::remove_all(folder_to_remove_);
       run.record(step, loss);
       if (step == interrupt_at) std::raise(SIGINT);
       if (run.checkpoint_due(step)) run.save_checkpoint();
@@ -80,6 +81,7 @@ class TrainingRunTest : public testing::Test {
   }
 
   TempFolder folder_;
+  fs::path folder_to_remove_;
 };
 
 TEST_F(TrainingRunTest, ResumingGivesTheBitsOfAnUndisturbedRun) {
@@ -137,6 +139,13 @@ TEST_F(TrainingRunTest, DivergenceIsReportedAndNothingIsOverwritten) {
   EXPECT_EQ(checkpoints[0].filename(), "checkpoint-000004");
   EXPECT_EQ(read_metrics(folder_.path() / "run" / "metrics.jsonl").size(), 6U);
   EXPECT_EQ(train(options_for("run", {"--resume"})), 0);
+}
+
+TEST_F(TrainingRunTest, AFolderThatIsRemovedEndsTheRun) {
+  const RunPlan plan = new_run("run");
+  folder_to_remove_ = plan.out;
+  EXPECT_THROW(train(plan), Error);
+  EXPECT_FALSE(fs::exists(plan.out));
 }
 
 TEST_F(TrainingRunTest, OtherDataIsRefusedOnResume) {

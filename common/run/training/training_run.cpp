@@ -199,6 +199,7 @@ void TrainingRun::record(int64_t step, double loss) {
   record.seconds = seconds_before_ + stopwatch_.seconds();
   const bool validated = record.val_loss.has_value();
   if (step == 1 && !validated) record.val_loss = state_.first_validation_loss;
+  if (lock_) lock_->check_place();
   if (metrics_) metrics_->append(record);
   state_.step = step;
   state_.seconds = record.seconds;
@@ -226,6 +227,7 @@ void TrainingRun::check_weights() const {
 
 void TrainingRun::save_checkpoint() {
   check_weights();
+  if (lock_) lock_->check_place();
   const std::vector<SavedGroup> tensors = saved_tensors(parts_.model, parts_.optimizer);
   const LlamaConfig& config = parts_.model.config();
   state_.optimizer_steps = parts_.optimizer.steps();
@@ -248,6 +250,7 @@ void TrainingRun::finish() {
   if (saved_step_ < state_.step) save_checkpoint();
   if (writes_ && first_step_ > plan_.steps) write_plot();  // it was killed before it could
   const std::string folder = display_path(folder_);
+  if (lock_) lock_->check_place();
   exit_code_ = state_.step < plan_.steps ? interrupt_->exit_code() : 0;
   interrupt_.reset();
   if (!writes_) return;
