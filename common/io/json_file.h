@@ -5,11 +5,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace lab {
 
+/// Parses the text of `file`. Throws Error, which begins with `file`, for what would cost much
+/// memory or is ambiguous: objects and arrays nested more than `max_depth` deep, a key twice, an
+/// array of more than 10,000 values; and for what is not JSON.
+nlohmann::json parse_json(std::string_view text, int max_depth, const std::string& file);
+
 /// Reads a small JSON file whose top level is an object. Throws Error naming the file: missing,
-/// larger than 16 MiB, not JSON, nested more than 32 deep.
+/// larger than 16 MiB, nested more than 32 deep, or refused by parse_json.
 nlohmann::json read_json_file(const std::filesystem::path& path);
 
 /// The whole number in `object[key]`. Throws Error naming the key if it is missing, not a whole

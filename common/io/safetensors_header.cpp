@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "common/error.h"
+#include "common/io/json_file.h"
 #include "common/printable.h"
 
 namespace lab {
@@ -25,42 +25,6 @@ uint64_t bytes_per_number(const std::string& dtype) {
   if (dtype == "F32") return 4;
   if (dtype == "F16" || dtype == "BF16") return 2;
   return 0;
-}
-
-// Parses the header; refuses deep nesting and duplicate names before they cost memory.
-Json parse_header(std::string_view text, const std::string& file) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        keys.emplace_back();
-        [[fallthrough]];
-      case Json::parse_event_t::array_start:
-        require(depth < kMaxDepth, "{}: not a safetensors file: its header is nested too deeply",
-                file);
-        break;
-      case Json::parse_event_t::object_end:
-        keys.pop_back();
-        break;
-      case Json::parse_event_t::key: {
-        const auto& key = parsed.get_ref<const std::string&>();
-        require(keys.back().insert(key).second, "{}: its header has \"{}\" twice", file,
-                printable(key));
-        break;
-      }
-      default:
-        break;
-    }
-    return true;
-  };
-  try {
-    Json header = Json::parse(text, check);
-    require(header.is_object(), "{}: not a safetensors file: its header is not a JSON object",
-            file);
-    return header;
-  } catch (const Json::exception&) {
-    fail("{}: not a safetensors file, or damaged: its header is not valid JSON", file);
-  }
 }
 
 uint64_t read_count(const Json& value, const std::string& file, const std::string& name) {
@@ -111,8 +75,7 @@ Metadata read_metadata(const Json& value, const std::string& file) {
   Metadata metadata;
   require(value.is_object(), "{}: {} is not a JSON object", file, kMetadataKey);
   for (const auto& [key, text] : value.items()) {
-    require(text.is_string(), "{}: {} \"{}\" is not a string", file, kMetadataKey,
-            printable(key));
+    require(text.is_string(), "{}: {} \"{}\" is not a string", file, kMetadataKey, printable(key));
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -149,7 +112,7 @@ SafetensorsHeader read_safetensors_header(std::span<const std::byte> bytes,
 
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   require(text.starts_with('{'), "{}: not a safetensors file: no JSON header", file);
-  const Json json = parse_header(text, file);
+  const Json json = parse_json(text, kMaxDepth, file);
 
   SafetensorsHeader header;
   for (const auto& [name, value] : json.items()) {

@@ -227,6 +227,24 @@ TEST_F(SafetensorsTest, DeepNestingIsRefused) {
   EXPECT_NE(error().find("nested too deeply"), std::string::npos) << error();
 }
 
+TEST_F(SafetensorsTest, LongShapesAreRefused) {
+  std::string shape = "1";
+  for (int i = 0; i < 20'000; ++i) shape += ",1";
+  write_with_header(R"({"a":{"dtype":"F32","shape":[)" + shape + R"(],"data_offsets":[0,4]}})", 4);
+  EXPECT_NE(error().find("an array of more than 10000 values"), std::string::npos) << error();
+}
+
+// The test's time limit ends it if the time grows with the square of the number of tensors.
+TEST_F(SafetensorsTest, ManyTensorsAreRead) {
+  constexpr int kTensors = 300'000;
+  std::string header = "{";
+  for (int i = 0; i < kTensors; ++i)
+    header += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+                          i == 0 ? "" : ",", i);
+  write_with_header(header + "}", 0);
+  EXPECT_EQ(SafetensorsFile(path_).names().size(), size_t{kTensors});
+}
+
 TEST_F(SafetensorsTest, HugeHeaderLengthIsRefused) {
   for (const uint64_t length : {100'000'001ULL, 0x7FFFFFFFFFFFFFFFULL, 0xFFFFFFFFFFFFFFFFULL}) {
     std::string bytes(sizeof(length), '\0');
