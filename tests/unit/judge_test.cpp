@@ -73,6 +73,13 @@ TEST_F(Beats, ARankWhoseLauncherSaysThatItWasKilledIsNamedAtOnce) {
 }
 
 /// As when the connections to a host break off with the host: then rank 0 throws an error.
+TEST_F(Beats, NonsenseInTheStoreSaysNothingAboutARank) {
+  beat();
+  store_.set(job_keys::ended(1), "many");
+  EXPECT_FALSE(judge_.look().has_value());
+  EXPECT_EQ(judge_.read()[1].fate, RankFate::kRunning);
+}
+
 TEST_F(Beats, ARankThatIsGoneIsNamedAndNotTheErrorThatItCauses) {
   beat();
   store_.set(job_keys::failed(0), std::to_string(store_.add(job_keys::kFailures, 1)));

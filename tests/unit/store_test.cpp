@@ -182,6 +182,17 @@ TYPED_TEST(StoreTest, AddGivesEveryThreadNumbersOfItsOwn) {
   EXPECT_EQ(*all.rbegin(), kThreads * kAdds);
 }
 
+TEST(MemoryStoreTest, HasALimit) {
+  MemoryStore store(/*limit=*/10);
+  store.set("a", "12345");
+  store.set("a", "123456789");
+  EXPECT_TRUE(contains(error_of([&] { store.set("b", ""); }), "the store is full"));
+  EXPECT_TRUE(contains(error_of([&] { store.add("b", 1); }), "the store is full"));
+  store.set("a", "");
+  store.set("b", "12345678");
+  EXPECT_EQ(store.try_get("b"), "12345678");
+}
+
 TEST(FileStoreTest, AddsFromSeveralProcesses) {
   constexpr int kProcesses = 3;
   constexpr int kAdds = 60;

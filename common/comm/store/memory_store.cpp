@@ -2,15 +2,25 @@
 #include "common/comm/store/memory_store.h"
 
 #include "common/comm/store/store_rules.h"
+#include "common/error.h"
 
 namespace lab {
+
+void MemoryStore::store(const std::string& key, const std::string& value) {
+  const auto found = values_.find(key);
+  const size_t before = found != values_.end() ? key.size() + found->second.size() : 0;
+  const size_t after = size_ - before + key.size() + value.size();
+  require(after <= limit_, "the store is full: it takes {} bytes", limit_);
+  values_[key] = value;
+  size_ = after;
+}
 
 void MemoryStore::set(const std::string& key, const std::string& value) {
   store_rules::check_key(key);
   store_rules::check_value(key, value);
   {
     const std::lock_guard lock(mutex_);
-    values_[key] = value;
+    store(key, value);
   }
   changed_.notify_all();
 }
@@ -41,7 +51,7 @@ int64_t MemoryStore::add(const std::string& key, int64_t amount) {
     const bool exists = found != values_.end();
     sum = store_rules::counter_after(key, exists ? std::optional(found->second) : std::nullopt,
                                      amount);
-    values_[key] = std::to_string(sum);
+    store(key, std::to_string(sum));
   }
   changed_.notify_all();
   return sum;

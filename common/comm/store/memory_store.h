@@ -11,12 +11,20 @@ namespace lab {
 
 class MemoryStore final : public Store {
  public:
+  /// `limit`: of all keys and values together, in bytes; the default is far more than a job needs.
+  /// Beyond it, `set` and `add` throw Error.
+  explicit MemoryStore(size_t limit = 128 * kMaxStoreValue) : limit_(limit) {}
+
   void set(const std::string& key, const std::string& value) override;
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
   std::optional<std::string> try_get(const std::string& key) override;
   int64_t add(const std::string& key, int64_t amount) override;
 
  private:
+  void store(const std::string& key, const std::string& value);  // with the lock held
+
+  const size_t limit_;
+  size_t size_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;

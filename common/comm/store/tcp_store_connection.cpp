@@ -60,8 +60,12 @@ void Connection::greet() {
 void Connection::answer(const Message& request, MemoryStore& values) {
   switch (request.kind) {
     case Kind::kSet:
-      values.set(request.key, request.value);
-      return reply(request, Kind::kValue, "");
+      try {
+        values.set(request.key, request.value);
+        return reply(request, Kind::kValue, "");
+      } catch (const Error& error) {
+        return reply(request, Kind::kRefused, error.what());
+      }
     case Kind::kGet:
       waiting_ = request;
       return look_again(values);
