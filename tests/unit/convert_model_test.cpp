@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "common/data/tokenizer.h"
@@ -246,6 +247,13 @@ TEST_F(ConvertTest, OtherRotaryAnglesCannotBeWritten) {
   config.rope_theta = 500'000.0F;
   EXPECT_TRUE(contains(error_of([&] { write_llama2c(bin_, model_of(config)); }), "theta"));
   EXPECT_FALSE(fs::exists(bin_));
+}
+
+TEST_F(ConvertTest, WeightsThatAreNotNumbersAreRefused) {
+  const LlamaStage model = model_of(config_of(4, false));
+  model.parameters().data()[7] = std::numeric_limits<float>::quiet_NaN();
+  write_llama2c(bin_, model);
+  EXPECT_TRUE(contains(open_error(bin_), "has weights that are not numbers"));
 }
 
 TEST_F(ConvertTest, MissingSourcesAreNamed) {

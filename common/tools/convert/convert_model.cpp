@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "common/data/tokenizer.h"
@@ -60,10 +62,18 @@ OpenModel open_source(const ConvertOptions& options) {
   return open_folder(find_checkpoint(options.from));
 }
 
+void check_weights(const LlamaStage& model, const fs::path& from) {
+  const Tensor parameters = model.parameters();
+  require(std::ranges::all_of(parameters.values(), [](float w) { return std::isfinite(w); }),
+          "{}: has weights that are not numbers: training has diverged, or the file is damaged",
+          from.string());
+}
+
 }  // namespace
 
 OpenModel open_model(const ConvertOptions& options) {
   OpenModel open = open_source(options);
+  check_weights(open.model, options.from);
   if (options.tokenizer.empty()) return open;
   const Tokenizer tokenizer(options.tokenizer);
   const int64_t vocabulary = open.model.config().vocab_size;

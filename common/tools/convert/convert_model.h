@@ -26,8 +26,8 @@ struct OpenModel {
   int32_t eos = 2;
 };
 
-/// Throws Error naming the file: missing, damaged, of another kind; or the tokenizer is for another
-/// vocabulary.
+/// Throws Error naming the file: missing, damaged, of another kind, with weights that are not
+/// numbers; or the tokenizer is for another vocabulary.
 OpenModel open_model(const ConvertOptions& options);
 
 /// Throws Error if `to` exists, whatever it is.
