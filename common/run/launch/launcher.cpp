@@ -69,8 +69,8 @@ class Launch {
  private:
   void start(const std::vector<std::string>& command, int local_rank) {
     const std::string prefix = fmt::format("[{}] ", ranks_.first + local_rank);
-    const auto out = std::make_shared<PrefixOutput>(prefix, STDOUT_FILENO);
-    const auto error = std::make_shared<PrefixOutput>(prefix, STDERR_FILENO);
+    const auto out = std::make_shared<PrefixOutput>(prefix, STDOUT_FILENO, errors_);
+    const auto error = std::make_shared<PrefixOutput>(prefix, STDERR_FILENO, errors_);
     ranks_.children.push_back(std::make_unique<ChildProcess>(
         command, environment_of(local_rank),
         ChildProcess::Outputs{out->writing_end(), error->writing_end()}));
@@ -221,6 +221,7 @@ class Launch {
   int local_size_;
   StartedRanks ranks_;
   Supervisor supervisor_;
+  PrefixOutput::Errors errors_;
   std::vector<std::shared_ptr<PrefixOutput>> outputs_;
 
   Clock::time_point next_look_ = Clock::now() + kBetweenLooks;

@@ -40,8 +40,8 @@ int write_all(int target, const std::string& text, int stop) {
   return 0;
 }
 
-PrefixOutput::PrefixOutput(std::string prefix, int target)
-    : prefix_(std::move(prefix)), target_(target) {
+PrefixOutput::PrefixOutput(std::string prefix, int target, Errors& errors)
+    : prefix_(std::move(prefix)), target_(target), errors_(errors) {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
   reading_ = ends[0];
@@ -88,10 +88,11 @@ int PrefixOutput::write_lines(size_t end, int stop) {
   std::string text;
   for (size_t at = 0; at < end;) {
     const size_t line_end = std::min(pending_.find('\n', at), end - 1);
-    text += prefix_;
-    text.append(pending_, at, line_end + 1 - at);
-    if (text.back() != '\n') text += '\n';
+    std::string line = pending_.substr(at, line_end + 1 - at);
     at = line_end + 1;
+    if (line.back() != '\n') line += '\n';
+    if (line.starts_with("error: ") && !errors_.insert(line).second) continue;
+    text += prefix_ + line;
   }
   pending_.erase(0, end);
   return write_all(target_, text, stop);

@@ -1,6 +1,7 @@
 // PrefixOutput: one output of one rank, on its way to the terminal.
 #pragma once
 
+#include <set>
 #include <string>
 
 namespace lab {
@@ -14,8 +15,13 @@ int write_all(int target, const std::string& text, int stop);
 /// A pipe. What a process writes into it comes out line by line, with a prefix.
 class PrefixOutput {
  public:
-  /// `target`: a descriptor that remains the caller's. Throws Error if no pipe can be made.
-  PrefixOutput(std::string prefix, int target);
+  /// Lines "error: ..." that the processes of a job have written so far.
+  using Errors = std::set<std::string>;
+
+  /// `target`: a descriptor that remains the caller's. `errors` must outlive this object: an error
+  /// that all ranks have in common, such as a damaged checkpoint, comes out once. Throws Error if
+  /// no pipe can be made.
+  PrefixOutput(std::string prefix, int target, Errors& errors);
   ~PrefixOutput();
   PrefixOutput(const PrefixOutput&) = delete;
   PrefixOutput& operator=(const PrefixOutput&) = delete;
@@ -37,6 +43,7 @@ class PrefixOutput {
 
   std::string prefix_;
   int target_;
+  Errors& errors_;
   int reading_ = -1;
   int writing_ = -1;
   std::string pending_;
