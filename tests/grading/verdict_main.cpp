@@ -223,9 +223,10 @@ int write_mutants(const fs::path& folder) {
     const std::string mutated = mutant.apply(text);
     if (!fs::exists(file) || read_text(file) != mutated) std::ofstream(file) << mutated;
   }
-  const std::vector<fs::path> files(fs::directory_iterator(folder), fs::directory_iterator());
-  for (const fs::path& file : files)
-    if (file.extension() == solution.extension() && !written.contains(file)) fs::remove(file);
+  std::vector<fs::path> gone;
+  for (const fs::path& file : fs::directory_iterator(folder))
+    if (file.extension() == solution.extension() && !written.contains(file)) gone.push_back(file);
+  for (const fs::path& file : gone) fs::remove(file);
   return kPassed;
 }
 
