@@ -69,8 +69,8 @@ using lab::LossFunction;
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.
 ///   - A posted recv begins in its place and is waited for where the pass that reads it begins.
-/// The tensor of a message must not change while the message is pending. (Any recv, posted or not,
-/// may also begin before its place.)
+/// Any recv may also begin earlier than its place. The tensor of a message must not change while
+/// the message is pending.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);
@@ -97,7 +97,7 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
 /// process with the whole model that takes lab 01's train_step over the same microbatches.
 /// Gradients left over from before do not matter.
-/// `loss`: as in task 4. Only the last stage has targets, so it can count those of the whole step
+/// `loss`: as in task 4a. Only the last stage has targets, so it can count those of the whole step
 ///     without a message.
 /// `max_gradient_norm`: of the whole model's gradient: call lab04::clip_gradients(stage,
 ///     max_gradient_norm, pipeline) on all ranks. 0: do not clip.

@@ -32,7 +32,7 @@ std::string idle_table(const MeasuredStep& step) {
   if (!step.theory && !step.ideal_idle) return "";
   std::string rows = idle_row("measured", idle_share(step.measured));
   if (step.theory) rows += idle_row("this schedule, in theory", idle_share(*step.theory));
-  if (step.ideal_idle) rows += idle_row("if all stages were equal", *step.ideal_idle);
+  if (step.ideal_idle) rows += idle_row("with GPipe or 1F1B on equal stages", *step.ideal_idle);
   return "<h3>Idle time of all ranks</h3>\n<div class=\"scroll\"><table class=\"bars "
          "idles\"><tbody>\n" +
          rows +

@@ -71,7 +71,7 @@ void print_timeline(const StepTimeline& step, const std::filesystem::path& folde
              draw_grid(step.measured, {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
   fmt::print(
       "idle        {:.0f} % measured; {:.0f} % by the schedule, with passes as long as these; "
-      "{:.0f} % if all stages were equal\n",
+      "{:.0f} % with GPipe or 1F1B on equal stages\n",
       100 * idle_share(step.measured), 100 * idle_share(step.theory), 100 * step.ideal_idle_share);
   std::vector<std::string> megabytes;
   for (const double bytes : step.activation_bytes)
