@@ -291,7 +291,7 @@ TEST_F(SeveralHosts, AllEndWithTheRankThatIsKilled) {
 TEST_F(SeveralHosts, AllEndWithARankThatNeverComes) {
   start_hosts("kill_before_rendezvous", 4, 2);
   EXPECT_EQ(codes(), (Codes{1, 128 + SIGKILL}));
-  EXPECT_TRUE(hosts_[0]->contains("[0] error: rank 2 has ended before all ranks had arrived\n"))
+  EXPECT_TRUE(hosts_[0]->contains("] error: rank 2 has ended before all ranks had arrived\n"))
       << output(0);
   EXPECT_TRUE(hosts_[1]->contains("\nerror: rank 2 was killed (signal 9: SIGKILL)\n")) << output(1);
 }
