@@ -230,7 +230,7 @@ function(lab_build_quickly target)
 endfunction()
 
 # The rank program PROGRAM, with the test sources of KIND (emulated, gpu) if there are any. It
-# exports the whole library, because an implementation may use any of it.
+# exports the whole library, because an implementation may use any of it, but not the harness.
 function(lab_add_rank_program lab program kind)
   set(objects $<TARGET_OBJECTS:${lab}_test_rank>)
   set(emulated OFF)
@@ -249,6 +249,9 @@ function(lab_add_rank_program lab program kind)
     set(device_libraries lab_cuda)
   endif()
   lab_serve_implementations(${program} ${device_libraries})
+  set(exports ${CMAKE_SOURCE_DIR}/cmake/rank_program.version)
+  target_link_options(${program} PRIVATE LINKER:--version-script=${exports})
+  set_property(TARGET ${program} APPEND PROPERTY LINK_DEPENDS ${exports})
   set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX LAB_EMULATED ${emulated})
   if(NOT kind STREQUAL "gpu")
     set_target_properties(${program} PROPERTIES LAB_NO_GPU ON)

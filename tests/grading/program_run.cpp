@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/run/launch/child_process.h"
 #include "tests/grading/quoted.h"
+#include "tests/grading/rank_harness.h"
 #include "tests/grading/scratch_folder.h"
 #include "tests/grading/verdict.h"
 #include "tests/grading/verdict_session.h"
@@ -55,7 +56,14 @@ struct Run {
 Run run_program(const fs::path& implementation, const std::vector<std::string>& options) {
   const ScratchFolder folder;
   const fs::path out = folder.path() / "run";
-  std::vector<std::string> command{program(),
+  // The functions of the lab's rehearsal.cpp, if there is one, come before the implementation's.
+  const fs::path fixed = implementation.parent_path() / "rehearsal.so";
+  const std::string preload =
+      (fs::exists(fixed) ? fixed.string() + ":" : "") + implementation.string();
+  // Set by env, so that a sandbox does not load the implementation itself.
+  std::vector<std::string> command{"/usr/bin/env",
+                                   "LD_PRELOAD=" + preload,
+                                   program(),
                                    "--out",
                                    out,
                                    "--cache",
@@ -81,12 +89,8 @@ Run run_program(const fs::path& implementation, const std::vector<std::string>& 
                                    "--data",
                                    few_stories(folder.path())};
   command.insert(command.end(), options.begin(), options.end());
-  // The functions of the lab's rehearsal.cpp, if there is one, come before the implementation's.
-  const fs::path fixed = implementation.parent_path() / "rehearsal.so";
-  const std::string preload =
-      (fs::exists(fixed) ? fixed.string() + ":" : "") + implementation.string();
-  ChildProcess child(
-      command, {{"LD_PRELOAD", preload}, {"OMP_WAIT_POLICY", "PASSIVE"}, {"GOMP_SPINCOUNT", "0"}});
+  ChildProcess child(in_sandbox(folder.path(), command),
+                     {{"OMP_WAIT_POLICY", "PASSIVE"}, {"GOMP_SPINCOUNT", "0"}});
   const Clock::time_point begin = Clock::now();
   bool late = false;
   while (child.running() && !late) {

@@ -90,7 +90,7 @@ std::unique_ptr<ChildProcess> start(const Scene& scene, int rank) {
   const std::map<std::string, std::string> environment = environment_of(scene, rank);
   const bool debugged = debug_rank() == rank;
   if (debugged) command.emplace_back("--wait-for-debugger");
-  auto child = std::make_unique<ChildProcess>(command, environment);
+  auto child = std::make_unique<ChildProcess>(in_sandbox(folder, command), environment);
   if (debugged)
     fmt::print(stderr,
                "rank {} waits for a debugger. In another terminal:\n  gdb -p {}\nand there: "
@@ -211,6 +211,12 @@ void tell_simulation(Scene& scene, std::vector<RankResult>& results) {
 }
 
 }  // namespace
+
+std::vector<std::string> in_sandbox(const fs::path& folder, std::vector<std::string> command) {
+  if (const char* sandbox = std::getenv("LAB_SANDBOX"))
+    command.insert(command.begin(), {sandbox, folder});
+  return command;
+}
 
 std::vector<RankResult> run_ranks(const RankJob& job) {
   Scene scene(job);

@@ -48,6 +48,12 @@ std::vector<RankResult> run_ranks(const RankJob& job);
 std::vector<RankResult> run_ranks_patiently(const RankJob& job);
 inline constexpr double kPatience = 4;
 
+/// How to start a process that contains a student's code. The environment variable LAB_SANDBOX may
+/// name a program that confines it: its arguments are `folder`, the only one that the process may
+/// write to, and the command. Without that variable, the command itself.
+std::vector<std::string> in_sandbox(const std::filesystem::path& folder,
+                                    std::vector<std::string> command);
+
 /// Makes oneDNN multiply with its simplest kernels. Its fastest ones are made when a process first
 /// multiplies, which takes 45 ms with AVX-512: more than all products of a test. Products also have
 /// the same bits on every x86 machine then.

@@ -47,6 +47,7 @@ struct Options {
   std::string mutant;
   std::string mutants;
   std::string write_mutants;
+  std::string results;
   bool starter = false;
   bool score = false;
   bool brief = false;
@@ -78,7 +79,8 @@ fs::path judged_file() {
   return settings().implementation_file();
 }
 
-fs::path build_folder_of_results() {
+fs::path folder_of_results() {
+  if (!settings().results.empty()) return settings().results;
   return settings().programs.parent_path() / "results" /
          fmt::format("lab{}_{}", settings().points.number,
                      fs::path(settings().implementation).stem().string());
@@ -86,7 +88,7 @@ fs::path build_folder_of_results() {
 
 /// Results with other scenarios than usual have a separate folder.
 fs::path result_folder() {
-  const fs::path folder = build_folder_of_results();
+  const fs::path folder = folder_of_results();
   return scenario_seed() == 1 ? folder : folder / fmt::format("seed{}", scenario_seed());
 }
 
@@ -137,7 +139,7 @@ std::string on_device(const std::string& implementation) {
 
 /// What cmake/run_build.sh has left when this very file does not build; else empty.
 std::string build_error() {
-  const fs::path note = build_folder_of_results() / "build_error.txt";
+  const fs::path note = folder_of_results() / "build_error.txt";
   if (!fs::exists(note) || fs::last_write_time(note) < fs::last_write_time(judged_file()))
     return "";
   return read_text(note);
@@ -310,6 +312,7 @@ int run(int argc, char** argv, const std::string& lab_folder) {
   app.add("--mutant", options.mutant, "", "Check that exactly what this mutant promises fails");
   app.add("--mutants", options.mutants, "", "Check all mutants of this task");
   app.add("--write-mutants", options.write_mutants, "", "Write their sources to this folder");
+  app.add("--results", options.results, "", "Folder for results, instead of the build folder");
   try {
     app.read(argc, argv);
   } catch (const std::exception& error) {  // of the command line, or the text of --help
@@ -318,7 +321,8 @@ int run(int argc, char** argv, const std::string& lab_folder) {
   }
   set_settings({.points = read_points(source_folder() / "labs" / lab_folder / "points.json"),
                 .programs = fs::read_symlink("/proc/self/exe").parent_path(),
-                .implementation = on_device(options.implementation)});
+                .implementation = on_device(options.implementation),
+                .results = options.results});
   if (!options.task.empty()) settings().points.task(options.task);
 
   if (options.score) return print_score();

@@ -14,8 +14,9 @@ namespace lab::grading {
 /// Which implementation is judged, and where its programs are.
 struct VerdictSettings {
   LabPoints points;
-  std::filesystem::path programs;  // the folder of labNN_ranks
-  std::string implementation;      // "student", "solution", a mutant's name
+  std::filesystem::path programs;      // the folder of labNN_ranks
+  std::string implementation;          // "student", "solution", a mutant's name, a shared object
+  std::filesystem::path results = {};  // where results go, instead of the build folder
 
   std::filesystem::path rank_program() const;
   std::filesystem::path implementation_file() const;  // the shared object
