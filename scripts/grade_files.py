@@ -1,0 +1,226 @@
+"""The students' files of submissions: folders, .zip, .tar.gz, and lists of them as CSV.
+
+Of each submission, only the files of the labs are read; nothing is extracted. Whatever is wrong with a file is a line
+in the result of its submission.
+"""
+import csv
+import gzip
+import os
+import re
+import stat
+import tarfile
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+LARGEST = 1 << 20          # bytes of a student's file
+UNPACKED = 512 << 20       # bytes of an archive that are looked at
+ENTRIES = 50_000           # files of a submission that are looked at
+
+
+class GradeError(Exception):
+    """What the instructor can mend; the message is one line."""
+
+
+class Refused(Exception):
+    """Why a file or a submission is not taken; the message is one line."""
+
+
+@dataclass
+class Submission:
+    name: str
+    path: Path
+    files: dict = field(default_factory=dict)     # contents by lab
+    problems: dict = field(default_factory=dict)  # why there is no file, by lab
+
+
+def printable(text):
+    """Text from a submission, on one line of at most 120 characters."""
+    line = "".join(c if c.isprintable() else "?" for c in str(text))
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+def submissions(paths):
+    """One for each path, or each row of a CSV file; names are unique."""
+    found = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise GradeError(f"{path}: there is no such folder, archive or list")
+        if path.suffix.lower() == ".csv":
+            found += rows(path)
+        else:
+            found.append(Submission(re.sub(r"\.(zip|tar\.gz|tgz)$", "", path.resolve().name, flags=re.I), path))
+    seen = set()
+    for submission in found:
+        # Also the name of a folder of results: one part of a path, the same for all file systems.
+        base = name = re.sub(r"[^\w.@+-]+", "_", submission.name).strip(".")[:80] or "submission"
+        number = 2
+        while name.lower() in seen:
+            name, number = f"{base}_{number}", number + 1
+        seen.add(name.lower())
+        submission.name = name
+    return found
+
+
+def rows(file):
+    try:
+        with open(file, newline="", encoding="utf-8-sig") as stream:
+            table = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise GradeError(f"{file}: {error}") from None
+    found = []
+    for number, row in enumerate(table, 1):
+        if number == 1 and [cell.strip().lower() for cell in row[:2]] == ["name", "path"]:
+            continue
+        if len(row) < 2 or not row[0].strip() or not row[1].strip():
+            raise GradeError(f"{file}: row {number} needs a name and a path")
+        found.append(Submission(row[0].strip(), file.parent / row[1].strip()))
+    return found
+
+
+def read_files(submission, wanted):
+    """Fills in the files and problems of a submission. `wanted`: labs/NN_name/name.cpp by lab."""
+    names = {PurePosixPath(path).name: lab for lab, path in wanted.items()}
+    found = {lab: {} for lab in wanted}  # by lab: contents or Refused, by path
+    try:
+        for count, (path, read) in enumerate(entries(submission.path)):
+            if count >= ENTRIES:
+                raise Refused(f"the submission has more than {ENTRIES} files")
+            lab = names.get(PurePosixPath(path).name)
+            if lab is not None:
+                try:
+                    found[lab][path] = checked(path, read)
+                except Refused as problem:
+                    found[lab][path] = problem
+    except Refused as problem:
+        submission.problems = {lab: str(problem) for lab in wanted}
+        return
+    for lab, path in wanted.items():
+        choice = chosen(found[lab], path)
+        if isinstance(choice, bytes):
+            submission.files[lab] = choice
+        elif choice is not None:
+            submission.problems[lab] = str(choice)
+
+
+def chosen(candidates, path):
+    """The contents of the one file that counts, Refused, or None if there is no such file."""
+    if len(candidates) > 1:
+        at_its_place = {name: file for name, file in candidates.items() if ("/" + name).endswith("/" + path)}
+        if len(at_its_place) != 1:
+            names = ", ".join(printable(name) for name in sorted(candidates)[:3])
+            return Refused(f"several files could be {path}: {names}. Submit one")
+        candidates = at_its_place
+    return next(iter(candidates.values()), None)
+
+
+def checked(path, read):
+    name = printable(path)
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise Refused(f"{name}: the path leaves the archive")
+    data = read()
+    if len(data) > LARGEST:
+        raise Refused(f"{name} is larger than {LARGEST >> 20} MiB")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{name} is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    if "\0" in text:
+        raise Refused(f"{name} is not a text file: it contains a zero byte")
+    return data
+
+
+def entries(path):
+    """(path within the submission, function that returns the contents, at most a byte too many) of every file."""
+    name = path.name.lower()
+    if path.is_dir():
+        return folder_entries(path)
+    if not path.is_file():
+        raise Refused(f"{printable(path)}: there is no such folder or archive")
+    if name.endswith(".zip"):
+        return zip_entries(path)
+    if name.endswith((".tar.gz", ".tgz")):
+        return tar_entries(path)
+    raise Refused(f"{printable(path.name)} is no folder, .zip or .tar.gz")
+
+
+def folder_entries(folder):
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in names:
+            file = Path(parent) / name
+            yield file.relative_to(folder).as_posix(), lambda file=file: read_regular(file)
+
+
+def read_regular(file):
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if file.is_symlink():
+            raise Refused(f"{printable(file.name)} is a symbolic link: submit the file itself") from None
+        raise Refused(f"{printable(file.name)} cannot be read: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Refused(f"{printable(file.name)} is no regular file")
+        return stream.read(LARGEST + 1)
+
+
+def zip_entries(path):
+    def read(archive, member):
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise Refused(f"{printable(member.filename)} is a symbolic link")
+        with archive.open(member) as stream:
+            return stream.read(LARGEST + 1)
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if not member.is_dir():
+                    yield member.filename, lambda member=member: guarded(path, lambda: read(archive, member))
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise Refused(f"{printable(path.name)} is no readable zip archive: {printable(error)}") from None
+
+
+def guarded(path, read):
+    """zipfile has no common class for what is wrong with a member: encryption, compression, checksums."""
+    try:
+        return read()
+    except Refused:
+        raise
+    except Exception as error:  # pylint: disable=broad-except
+        raise Refused(f"{printable(path.name)} cannot be unpacked: {printable(error)}") from None
+
+
+class Limited:
+    """A stream that ends with Refused after UNPACKED bytes."""
+
+    def __init__(self, stream):
+        self.stream, self.left = stream, UNPACKED
+
+    def read(self, size):
+        data = self.stream.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise Refused(f"the archive holds more than {UNPACKED >> 20} MiB")
+        return data
+
+
+def tar_entries(path):
+    def read(archive, member):
+        if not member.isfile():
+            what = "a symbolic link" if member.issym() else "no regular file"
+            raise Refused(f"{printable(member.name)} is {what}")
+        return archive.extractfile(member).read(LARGEST + 1)
+
+    try:
+        with gzip.open(path) as stream, tarfile.open(fileobj=Limited(stream), mode="r|") as archive:
+            for member in archive:
+                if not member.isdir():
+                    yield member.name, lambda member=member: read(archive, member)
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise Refused(f"{printable(path.name)} is no readable .tar.gz archive: {printable(error)}") from None
+    except Exception as error:  # pylint: disable=broad-except
+        if isinstance(error, Refused):
+            raise
+        raise Refused(f"{printable(path.name)} cannot be unpacked: {printable(error)}") from None

@@ -1,0 +1,135 @@
+"""What ./workbook grade writes: results for people (HTML), tables (CSV), Gradescope (JSON) and CI systems (JUnit)."""
+import csv
+import html
+import json
+import os
+import re
+from collections import Counter
+from xml.etree import ElementTree
+
+STYLE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>
+body{{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}
+table{{border-collapse:collapse}}td,th{{padding:.2em .8em;text-align:left;border-bottom:1px solid #ccc}}
+td.n{{text-align:right}}pre{{white-space:pre-wrap;background:#f4f4f4;padding:.6em}}</style><h1>{title}</h1>
+"""
+
+
+def write(file, text):
+    """Whole or not at all."""
+    beside = file.with_name(file.name + ".part")
+    beside.write_text(text, encoding="utf-8", errors="replace")
+    os.replace(beside, file)
+
+
+def reached(task):
+    return f"{task['points']}/{task['max']}" if task["graded"] else "not graded"
+
+
+def said(task):
+    """The handout's message about a task, or why there is none."""
+    if not task["graded"]:
+        return f"not graded, because the test failed; it will be run again ({task['message']})"
+    return task["message"] or "passed"
+
+
+def is_graded(result):
+    return all(task["graded"] for lab in result.values() for task in lab["tasks"])
+
+
+def total(result):
+    return sum(lab["points"] for lab in result.values())
+
+
+def write_submission(folder, name, result, labs):
+    write(folder / "tasks.json", json.dumps(result, indent=1))
+    write(folder / "results.json", json.dumps(gradescope(result), indent=1))
+    page = [STYLE.format(title=html.escape(name))]
+    for lab in labs:
+        tasks = result[lab.number]["tasks"]
+        page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>\n<table>")
+        for task in tasks:
+            page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
+                        f"<td class=n>{reached(task)}</tr>")
+        page.append("</table>")
+        page += [f"<h3>Task {html.escape(task['id'])}</h3><pre>{html.escape(said(task))}</pre>"
+                 for task in tasks if not task["passed"]]
+    write(folder / "index.html", "\n".join(page))
+
+
+def gradescope(result):
+    """https://gradescope-autograders.readthedocs.io/en/latest/specs/; a task without `score` is not graded."""
+    tests = []
+    for number, lab in result.items():
+        for task in lab["tasks"]:
+            test = {"name": f"lab {number}, task {task['id']}: {task['title']}", "max_score": task["max"],
+                    "output": said(task), "visibility": "visible"}
+            if task["graded"]:
+                test |= {"score": task["points"], "status": "passed" if task["passed"] else "failed"}
+            tests.append(test)
+    whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden",
+             "output": "graded" if is_graded(result) else "not graded, run again: a test failed to run",
+             "max_score": sum(lab["max"] for lab in result.values())}
+    if is_graded(result):
+        whole["score"] = total(result)
+    return whole
+
+
+def write_class(out, results, labs):
+    write_csv(out, results, labs)
+    write_junit(out, results)
+    write_page(out, results, labs)
+
+
+def write_csv(out, results, labs):
+    with open(out / "results.csv.part", "w", newline="", encoding="utf-8") as stream:
+        table = csv.writer(stream)
+        table.writerow(["submission", *[f"{lab.number}.{task['id']}" for lab in labs for task in lab.tasks], "total"])
+        for name, result in results.items():
+            cells = [task["points"] if task["graded"] else "" for lab in labs for task in result[lab.number]["tasks"]]
+            # A spreadsheet takes some names for formulas.
+            table.writerow(["'" + name if name[0] in "=+-@" else name, *cells,
+                            total(result) if is_graded(result) else "not graded"])
+    os.replace(out / "results.csv.part", out / "results.csv")
+
+
+def write_junit(out, results):
+    root = ElementTree.Element("testsuites")
+    for name, result in results.items():
+        suite = ElementTree.SubElement(root, "testsuite", name=name)
+        for number, lab in result.items():
+            for task in lab["tasks"]:
+                case = ElementTree.SubElement(suite, "testcase", classname=f"lab{number}",
+                                              name=f"{task['id']} {task['title']}")
+                if not task["passed"]:
+                    # XML has no control characters.
+                    text = re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", said(task))
+                    kind = "failure" if task["graded"] else "error"
+                    ElementTree.SubElement(case, kind, message=text.split("\n")[0]).text = text
+        tasks = [task for lab in result.values() for task in lab["tasks"]]
+        suite.set("tests", str(len(tasks)))
+        suite.set("failures", str(sum(task["graded"] and not task["passed"] for task in tasks)))
+        suite.set("errors", str(sum(not task["graded"] for task in tasks)))
+    write(out / "junit.xml", ElementTree.tostring(root, encoding="unicode", xml_declaration=True))
+
+
+def write_page(out, results, labs):
+    page = [STYLE.format(title="The class"), "<h2>Points</h2>\n<table><tr><th>submission"]
+    page += [f"<th>lab {lab.number}" for lab in labs] + ["<th>total</tr>"]
+    for name, result in results.items():
+        cells = [f"<td class=n>{result[lab.number]['points']}" for lab in labs]
+        whole = total(result) if is_graded(result) else "not graded"
+        page.append(f'<tr><td><a href="{html.escape(name)}/index.html">{html.escape(name)}</a>{"".join(cells)}'
+                    f"<td class=n>{whole}</tr>")
+    page.append("</table>\n<h2>Tasks, and the most frequent first messages</h2>\n<table>"
+                "<tr><th>lab<th>task<th>passed<th>message<th>submissions</tr>")
+    for lab in labs:
+        for i, task in enumerate(lab.tasks):
+            of_all = [result[lab.number]["tasks"][i] for result in results.values()]
+            counts = Counter(one["message"].split("\n")[0] for one in of_all if not one["passed"]).most_common(3)
+            passed = sum(one["passed"] for one in of_all)
+            for row, (message, count) in enumerate(counts or [("", "")]):
+                begin = (f"<td>{lab.number}<td>{html.escape(task['id'])} {html.escape(task['title'])}"
+                         f"<td class=n>{passed} of {len(of_all)}") if row == 0 else "<td><td><td>"
+                page.append(f"<tr>{begin}<td>{html.escape(message)}<td class=n>{count}</tr>")
+    page.append("</table>")
+    write(out / "index.html", "\n".join(page))
