@@ -3,13 +3,16 @@
 
 #include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "common/comm/diagnosis/diagnosis.h"
@@ -103,6 +106,29 @@ bool succeeded(const ChildProcess& child) {
   return WIFEXITED(child.wait_status()) && WEXITSTATUS(child.wait_status()) == 0;
 }
 
+/// Processor time that the running processes of a group have used. (In a sandbox, the rank is not
+/// the process that was started, and is killed with it.)
+double cpu_seconds_of_group(pid_t group) {
+  double ticks = 0;
+  std::error_code ignored;
+  for (const auto& process : fs::directory_iterator("/proc", ignored)) {
+    std::ifstream file(process.path() / "stat");
+    std::string text;
+    if (!std::getline(file, text)) continue;
+    std::istringstream fields(text.substr(text.rfind(')') + 1));
+    std::string word;
+    for (int field = 3; fields >> word; ++field) {  // numbers as in proc(5)
+      constexpr int kGroup = 5;
+      constexpr int kUserTime = 14;
+      constexpr int kSystemTime = 15;
+      if (field == kGroup && word != std::to_string(group)) break;
+      if (field == kUserTime || field == kSystemTime) ticks += std::stod(word);
+      if (field == kSystemTime) break;
+    }
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
 /// Returns when no process runs any more. Marks the ranks of those that had to be ended, and
 /// explains a job that can never go on.
 void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
@@ -146,6 +172,7 @@ void wait_for_all(Scene& scene, std::vector<RankResult>& results) {
     if (!scene.children[i]->running()) continue;
     results[i].outcome = diagnosis ? Outcome::kDiagnosed : reason;
     if (diagnosis) results[i].message = diagnosis->text();
+    results[i].cpu_s = cpu_seconds_of_group(scene.children[i]->pid());
     scene.children[i]->end();
   }
 }
@@ -162,7 +189,7 @@ void keep_results(const fs::path& file, RankResult& result) {
 void tell_rank(Scene& scene, RankResult& result) {
   ChildProcess& child = *scene.children[static_cast<size_t>(result.rank)];
   result.output = child.output();
-  result.cpu_s = child.cpu_seconds();
+  result.cpu_s = std::max(result.cpu_s, child.cpu_seconds());
   if (result.outcome == Outcome::kDeadline)
     tell_deadline(scene.job.deadline_s, result);
   else if (result.outcome == Outcome::kEnded)
@@ -194,10 +221,11 @@ void explain_broken_off(Scene& scene, std::vector<RankResult>& results) {
 /// Fills in what became of all ranks, which one process has simulated.
 void tell_simulation(Scene& scene, std::vector<RankResult>& results) {
   const Outcome outcome = results[0].outcome;
+  const double cpu_s = std::max(results[0].cpu_s, scene.children[0]->cpu_seconds());
   for (RankResult& result : results) {
     result.outcome = outcome;
     result.output = scene.children[0]->output();
-    result.cpu_s = scene.children[0]->cpu_seconds();
+    result.cpu_s = cpu_s;
     if (outcome == Outcome::kDeadline)
       tell_deadline(scene.job.deadline_s, result);
     else
