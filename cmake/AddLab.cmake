@@ -374,6 +374,9 @@ function(lab_add_program lab folder name)
   target_compile_definitions(${lab}_${name} PRIVATE LAB_WHOSE="${name}")
   target_link_libraries(${lab}_${name} PRIVATE ${arg_BASE} lab_common)
   set_target_properties(${lab}_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  if(NOT on_request)
+    add_dependencies(programs ${lab}_${name})
+  endif()
 endfunction()
 
 # One entry per task, PREFIX.TASK; then PREFIX.program and PREFIX.score.
