@@ -16,7 +16,7 @@
 namespace lab {
 namespace {
 
-RunPlan plan_of(Division division, std::vector<std::string> arguments) {
+RunPlan plan_of(Division division, const std::vector<std::string>& arguments) {
   std::vector<const char*> words{"train"};
   for (const std::string& argument : arguments) words.push_back(argument.c_str());
   return settle_plan(static_cast<int>(words.size()), words.data(),

@@ -194,7 +194,7 @@ std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,
 }
 
 std::optional<Diagnosis> TwoLooks::look(std::vector<RankSnapshot> now, int64_t now_ns) {
-  constexpr int64_t between = std::chrono::nanoseconds(kBetween).count();
+  const int64_t between = std::chrono::nanoseconds(kBetween).count();
   const bool first = before_.size() != now.size();
   last_taken_ns_.resize(now.size());
   renewals_.resize(now.size());
