@@ -11,7 +11,6 @@
 namespace lab03 {
 namespace {
 
-using lab::Tensor;
 using lab::grading::Expected;
 using lab::grading::JobOptions;
 using lab::grading::late_messages;
