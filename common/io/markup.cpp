@@ -5,13 +5,16 @@
 namespace lab {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::string_view kReplacement = "\uFFFD";
 
-std::string escaped_valid(std::string_view text) {
+}  // namespace
+
+std::string html_escaped(std::string_view raw) {
+  const std::string text = replace_invalid_utf8(raw);
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const std::string_view three = text.substr(i, 3);
+    const std::string_view three = std::string_view(text).substr(i, 3);
     if (c == '&') {
       result += "&amp;";
     } else if (c == '<') {
@@ -28,20 +31,6 @@ std::string escaped_valid(std::string_view text) {
     } else {
       result += c;
     }
-  }
-  return result;
-}
-
-}  // namespace
-
-std::string html_escaped(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const size_t valid = find_invalid_utf8(text);
-    result += escaped_valid(text.substr(0, valid));
-    if (valid == text.size()) break;
-    result += kReplacement;
-    text.remove_prefix(valid + 1);
   }
   return result;
 }

@@ -8,6 +8,15 @@ size_t find_invalid_utf8(std::string_view text) {
   return static_cast<size_t>(utf8::find_invalid(text.begin(), text.end()) - text.begin());
 }
 
+std::string replace_invalid_utf8(std::string_view text) {
+  std::string result;
+  for (size_t bad = find_invalid_utf8(text); bad < text.size(); bad = find_invalid_utf8(text)) {
+    result.append(text.substr(0, bad)).append("\uFFFD");
+    text.remove_prefix(bad + 1);
+  }
+  return result.append(text);
+}
+
 bool is_unfinished_utf8(std::string_view text) {
   if (text.empty()) return false;
   try {
