@@ -1,9 +1,9 @@
-// The oracle of training steps, and the hypotheses about wrong ones: the same for all labs.
+// The oracle of training steps, the same for all labs.
 //
 // A step of any lab is a sum over microbatches of weight * gradient, clipped, and handed to the
 // optimizer. The oracle computes each microbatch's gradient in one process, at the weights that the
 // judged ranks really had when the step began; so every step is judged separately, and errors do
-// not grow. A hypothesis is another weight, another clipping, or something left over.
+// not grow.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,6 @@
 
 #include "tests/grading/compare.h"
 #include "tests/grading/training_case.h"
-#include "tests/grading/verdict.h"
 
 namespace lab::grading {
 
@@ -82,47 +81,5 @@ Numbers clipped(Numbers values, double max_norm);
 
 /// The norm of the gradient of a case's first step, over all replicas.
 double first_gradient_norm(const TrainingCase& training);
-
-/// A hypothesis about how microbatches are weighed. It explains gradients and losses.
-struct Weighing {
-  std::string message;
-  StepParts::Weight weight;
-};
-
-/// What a lab's contract says about a step.
-struct StepContract {
-  enum class Gradient { kOfAllReplicas, kOwn } gradient = Gradient::kOfAllReplicas;
-  enum class Loss {
-    kOwnMean,          // every rank, of its own targets
-    kMeanOnLastStage,  // of all targets; 0 elsewhere
-    kPartOnLastStage,  // the replica's sum divided by all targets; 0 elsewhere
-  } loss = Loss::kOwnMean;
-  bool updates_only = true;  // nothing but the optimizer changes the weights
-  bool bits_of_one_process = false;
-  bool loss_in_parts = false;  // added up in another order than that of one process: other bits
-  std::string how_to_average = "average the gradients over the ranks before the update";
-  std::string how_to_clip =
-      "call lab::clip_gradients after the gradients are complete and before the update";
-  /// This lab's own hypotheses, told before the general ones: about a rank of `replica`, from the
-  /// parts of all replicas.
-  std::function<std::vector<Weighing>(const StepParts& all, size_t replica)> weighings = {};
-};
-
-/// Ends the test as failed unless every rank took every step of the case as the contract says: one
-/// update with the right gradients, the right loss, nothing left in flight, and replicas that stay
-/// the same. `ranks`: what record_steps left. Messages are for the caller to judge.
-void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
-                 const StepContract& contract);
-
-/// Runs `scenario` on all cases, one after the other in one job, and judges each.
-void judge_cases(const std::vector<TrainingCase>& cases, const std::string& scenario,
-                 const JobOptions& options,
-                 const std::function<void(const TrainingCase&, const std::vector<Parcel>&)>& judge);
-
-/// Draws cases within the limits, from this task's `seed` and scenario_seed(), for
-/// judge_cases.
-void judge_training(
-    const CaseLimits& limits, uint64_t seed, const std::string& scenario, const JobOptions& options,
-    const std::function<void(const TrainingCase&, const std::vector<Parcel>&)>& judge);
 
 }  // namespace lab::grading

@@ -7,7 +7,7 @@
 #include <limits>
 #include <sstream>
 
-#include "tests/grading/training_oracle.h"
+#include "tests/grading/training_judge.h"
 #include "tests/grading/verdict.h"
 
 namespace lab01 {

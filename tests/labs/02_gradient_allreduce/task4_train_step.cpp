@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/grading/training_judge.h"
 #include "tests/labs/02_gradient_allreduce/means.h"
 
 namespace lab02 {

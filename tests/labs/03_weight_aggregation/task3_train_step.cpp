@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "tests/grading/reference.h"
+#include "tests/grading/training_judge.h"
 #include "tests/labs/03_weight_aggregation/weights.h"
 
 namespace lab03 {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/grading/training_oracle.h"
+#include "tests/grading/training_judge.h"
 #include "tests/labs/04_pipeline_1f1b/passes.h"
 
 namespace lab04 {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tests/grading/training_oracle.h"
+#include "tests/grading/training_judge.h"
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "tests/grading/reference.h"
+#include "tests/grading/training_mistakes.h"
 #include "tests/grading/training_rank.h"
 #include "tests/labs/05_microbatches/waves.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/pipeline/schedule.h"
+#include "tests/grading/training_judge.h"
 
 namespace lab06 {
 namespace {

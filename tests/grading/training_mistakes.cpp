@@ -1,0 +1,368 @@
+#include "tests/grading/training_mistakes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lab::grading {
+namespace {
+
+using Microbatch = MicrobatchPart;
+
+/// `p`: what the contract divides by the targets of.
+std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p) {
+  const double total = p.targets;
+  double sequences = 0;
+  double positions = 0;
+  const auto count = static_cast<double>(p.microbatches.size());
+  for (const Microbatch& b : p.microbatches) {
+    sequences += b.sequences;
+    positions += b.positions;
+  }
+  const auto n = static_cast<double>(s.training.replicas);
+  const auto own = [&p](const Microbatch& b) {
+    return p.targets_of(b.replica) > 0 ? 1 / p.targets_of(b.replica) : 0.0;
+  };
+  const auto of_itself = [](const Microbatch& b) { return b.targets > 0 ? 1 / b.targets : 0.0; };
+  const auto sequences_of = [&p](size_t replica) {
+    double sum = 0;
+    for (const Microbatch& b : p.microbatches) sum += b.replica == replica ? b.sequences : 0;
+    return sum;
+  };
+  const auto is_last = [&p](const Microbatch& b) {
+    return static_cast<double>(b.number + 1) == p.count_of(b.replica);
+  };
+  std::vector<Weighing> all;
+  if (s.contract.weighings) all = s.contract.weighings(s.all, s.replica);
+  std::vector<Weighing> of_replicas;
+  if (&p == &s.all && s.training.replicas > 1)
+    of_replicas = {
+        {fmt::format("the means of the ranks are added up: summed over {} replicas, and not "
+                     "averaged?",
+                     n),
+         own},
+        {"a mean of means over the ranks: every rank counts the same, however many targets it has; "
+         "weigh each by its share of all targets",
+         [=](const Microbatch& b) { return own(b) / n; }},
+        {"each rank is weighed by its number of microbatches, not by its targets",
+         [=, &p](const Microbatch& b) { return p.count_of(b.replica) / count * own(b); }},
+        {"each rank is weighed by its number of sequences, not by its targets",
+         [=](const Microbatch& b) { return sequences_of(b.replica) / sequences * own(b); }},
+        {"divided by the number of ranks on top of the number of targets: averaged twice",
+         [=](const Microbatch&) { return 1 / total / n; }},
+        {"this rank's own only, the mean over its own targets: nothing of the other ranks; " +
+             s.contract.how_to_average,
+         [=, r = s.replica](const Microbatch& b) { return b.replica == r ? own(b) : 0.0; }},
+        {"this rank's share of the mean only: nothing of the other ranks was added",
+         [=, r = s.replica](const Microbatch& b) { return b.replica == r ? 1 / total : 0.0; }},
+        {"a sum over each rank's targets is averaged: pass the number of its targets to loss",
+         [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total; }},
+        {"the means of a rank's microbatches are added up: pass the number of targets of all of "
+         "its microbatches to loss",
+         [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total * of_itself(b); }},
+        {"a mean of means over a rank's microbatches: pass the number of targets of all of its "
+         "microbatches to loss",
+         [=, &p](const Microbatch& b) {
+           return p.targets_of(b.replica) / total * of_itself(b) / p.count_of(b.replica);
+         }},
+    };
+  std::vector<Weighing> always = {
+      {"every microbatch is divided by its own targets, and the means are added up: pass the "
+       "targets of the whole step to loss",
+       of_itself},
+      {"a mean of means: every microbatch counts the same, however many targets it has; pass the "
+       "targets of the whole step to loss",
+       [=](const Microbatch& b) { return of_itself(b) / count; }},
+      {"a sum over the targets, not a mean: divide by the number of targets of the step",
+       [](const Microbatch&) { return 1.0; }},
+      {"divided by the number of targets twice",
+       [=](const Microbatch&) { return 1 / total / total; }},
+      {"divided by the number of microbatches as well, although loss has divided by all targets "
+       "already: averaged twice",
+       [=](const Microbatch&) { return 1 / total / count; }},
+      {"divided by the number of microbatches, not of targets",
+       [=](const Microbatch&) { return 1 / count; }},
+      {"divided by the number of sequences, not of targets",
+       [=](const Microbatch&) { return 1 / sequences; }},
+      {"padding is counted as a target: a position whose next token is lab::kPadding predicts "
+       "nothing; TokenBatch::target_count() leaves it out",
+       [=](const Microbatch&) { return 1 / positions; }},
+      {"only the last microbatch arrived: is something zeroed or overwritten inside the loop?",
+       [=](const Microbatch& b) { return is_last(b) ? 1 / total : 0.0; }},
+      {"only the first microbatch arrived",
+       [=](const Microbatch& b) { return b.number == 0 ? 1 / total : 0.0; }},
+      {"the last microbatch is missing",
+       [=](const Microbatch& b) { return is_last(b) ? 0.0 : 1 / total; }},
+      {"the first microbatch is missing",
+       [=](const Microbatch& b) { return b.number == 0 ? 0.0 : 1 / total; }},
+      {"twice what they should be: added up twice?", [=](const Microbatch&) { return 2 / total; }},
+  };
+  std::vector<Weighing> of_earlier_steps;
+  for (const double targets : s.earlier_targets)
+    of_earlier_steps.push_back(
+        {"divided by the number of targets of an earlier step: is something kept from one "
+         "call to the next?",
+         [=](const Microbatch&) { return targets > 0 ? 1 / targets : 0.0; }});
+  for (const std::vector<Weighing>* more : {&of_replicas, &of_earlier_steps, &always})
+    all.insert(all.end(), more->begin(), more->end());
+  return all;
+}
+
+/// The gradients of each stage scaled as if the norm were `length(part)`.
+Numbers clipped_by(const TrainingStep& s, const Numbers& whole,
+                   const std::function<double(const Numbers& part)>& length) {
+  Numbers part = s.part(whole);
+  const double limit = s.training.max_norm;
+  const double l = length(part);
+  if (l > limit)
+    for (double& g : part) g *= limit / l;
+  return part;
+}
+
+double sum_of_stage_norms(const TrainingStep& s, const Numbers& whole) {
+  double sum = 0;
+  for (int stage = 0; stage < s.training.stages(); ++stage)
+    sum += norm(s.oracle.of_stage(whole, stage));
+  return sum;
+}
+
+/// Each tensor clipped separately.
+Numbers clipped_tensors(const TrainingStep& s, const Numbers& whole) {
+  const auto tensor = [&s](size_t i) {
+    const std::string name = s.oracle.name(i);
+    return name.substr(0, name.find(','));
+  };
+  Numbers all;
+  for (size_t begin = 0; begin < whole.size();) {
+    Numbers part;
+    for (const std::string name = tensor(begin); begin < whole.size() && tensor(begin) == name;)
+      part.push_back(whole[begin++]);
+    part = clipped(part, s.training.max_norm);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+/// The sum clipped each time that a microbatch has been added.
+Numbers clipped_in_the_loop(const TrainingStep& s) {
+  Numbers sum(s.all.weights, 0.0);
+  for (const Microbatch& b : s.parts().microbatches) {
+    for (size_t i = 0; i < sum.size(); ++i)
+      sum[i] += b.gradient[i] / std::max(s.parts().targets, 1.0);
+    sum = clipped(sum, s.training.max_norm);
+  }
+  return sum;
+}
+
+/// Hypotheses about clipping; the weighing is right.
+void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
+                           std::vector<Mistake>& mistakes) {
+  const double limit = s.training.max_norm;
+  const std::string what = "the gradients that the optimizer got: ";
+  if (limit <= 0) return;
+  const auto add = [&](Numbers part, const std::string& message) {
+    mistakes.push_back({std::move(part), what + message});
+  };
+  add(s.part(whole), "not clipped: " + s.contract.how_to_clip);
+  Numbers unit = whole;
+  for (double& g : unit) g *= limit / norm(whole);
+  add(s.part(unit),
+      "scaled to max_gradient_norm although they are shorter: clipping never makes "
+      "gradients longer");
+  add(s.part(clipped(whole, std::floor(limit))),
+      "clipped to another limit: max_gradient_norm is not a whole number, and must not be rounded");
+  add(clipped_by(s, whole, [](const Numbers& part) { return norm(part); }),
+      "clipped by the norm of this stage's own gradients: it is the norm of the whole model's that "
+      "counts");
+  add(clipped_by(s, whole,
+                 [root = std::sqrt(static_cast<double>(s.training.stages()))](const Numbers& part) {
+                   return root * norm(part);
+                 }),
+      "each stage is clipped separately, to max_gradient_norm divided by the root of the number of "
+      "stages: it is the norm of the whole model's gradients that counts");
+  const double sum_of_norms = sum_of_stage_norms(s, whole);
+  add(clipped_by(s, whole, [&](const Numbers&) { return sum_of_norms; }),
+      "clipped by the sum of the stages' norms: a norm is the root of the sum of all squares");
+  const double root = std::sqrt(static_cast<double>(s.training.replicas));
+  add(clipped_by(s, whole, [&](const Numbers&) { return root * norm(whole); }),
+      "the norm is too large: every weight is counted once for each replica; clip over the ranks "
+      "that hold the whole model once");
+  add(clipped_by(s, whole, [&](const Numbers& part) { return root * norm(part); }),
+      "clipped by a norm over the replicas of this stage: they have the same weights several times "
+      "and none of other stages; clip over the ranks that hold the whole model once");
+  if (s.training.ranks() == 1) {
+    add(clipped_tensors(s, whole),
+        "every tensor is clipped by its own norm: it is the norm of all gradients together that "
+        "counts");
+    add(clipped_by(s, whole, [](const Numbers& part) { return norm(part) + 1e-6; }),
+        "scaled by max / (norm + 1e-6), as PyTorch does it: call lab::clip_gradients");
+  }
+  if (s.training.stages() == 1 && (s.training.replicas == 1 || &s.parts() == &s.own))
+    add(clipped_in_the_loop(s), "clipped after every microbatch: clip once, when all are added up");
+  if (s.training.replicas == 1) return;
+  Numbers again = s.part(clipped(whole, limit));
+  for (double& g : again) g *= s.training.replicas;
+  add(again, "added up over the replicas once more, after clipping: one sum, before it, is enough");
+  add(s.part(clipped(whole, limit / s.training.replicas)),
+      "clipped to max_gradient_norm divided by the number of replicas: the gradients are those of "
+      "all replicas already");
+  add(clipped_by(s, whole, [&](const Numbers&) { return norm(s.own.mean()); }),
+      "clipped by the norm of this rank's own gradients before averaging: it is the norm of the "
+      "average that counts, the same on every rank");
+  Numbers clipped_first(whole.size(), 0.0);
+  for (size_t r = 0; r < static_cast<size_t>(s.training.replicas); ++r) {
+    const double targets = s.all.targets_of(r);
+    if (targets == 0) continue;
+    const Numbers own = clipped(
+        s.all.combine([&](const Microbatch& b) { return b.replica == r ? 1 / targets : 0.0; }),
+        limit);
+    for (size_t i = 0; i < own.size(); ++i) clipped_first[i] += targets / s.all.targets * own[i];
+  }
+  add(s.part(clipped_first),
+      "clipped before they were averaged: it is the norm of the average that counts, and each rank "
+      "has cut off a different part of its own");
+}
+
+/// Hypotheses about a step that should be this rank's own: something of the other ranks is in it.
+void add_averaging_mistakes(const TrainingStep& s, std::vector<Mistake>& mistakes) {
+  const auto n = static_cast<double>(s.training.replicas);
+  if (s.training.replicas == 1) return;
+  const auto add = [&](const StepParts& parts, const StepParts::Weight& weight,
+                       const std::string& message) {
+    mistakes.push_back({s.part(clipped(parts.combine(weight), s.training.max_norm)),
+                        "the gradients that the optimizer got: " + message});
+  };
+  const auto own_mean = [&](const Microbatch& b) {
+    return b.targets > 0 ? 1 / s.all.targets_of(b.replica) : 0.0;
+  };
+  const std::string here = "; here each rank makes its own update, of its own gradients";
+  if (s.all.targets > 0)
+    add(
+        s.all, [&](const Microbatch&) { return 1 / s.all.targets; },
+        "the gradients of all ranks are averaged, as in lab 02" + here);
+  add(
+      s.all, [&](const Microbatch& b) { return own_mean(b) / n; },
+      "the gradients of all ranks are averaged, every rank's counting the same" + here);
+  add(s.all, own_mean, "the gradients of all ranks are added up" + here);
+  add(
+      s.own, [&](const Microbatch& b) { return own_mean(b) / n; },
+      "the gradients are divided by the number of ranks: what a rank learns is the mean over its "
+      "own targets");
+}
+
+bool is_multiple(const Numbers& a, const Numbers& b) {
+  double product = 0;
+  for (size_t i = 0; i < a.size(); ++i) product += a[i] * b[i];
+  return product >= (1 - 1e-9) * norm(a) * norm(b);
+}
+
+/// Hypotheses about a loss in which those of earlier steps are kept.
+void add_kept_losses(const TrainingStep& s, double right,
+                     const std::function<void(double loss, const std::string& message)>& add) {
+  if (s.earlier_losses.empty()) return;
+  const double last = s.earlier_losses.back();
+  const std::string kept = "; every step begins anew, and a static variable keeps its value";
+  add(last + right, "it goes on from that of the step before" + kept);
+  add(s.earlier_losses.front(), "that of the first step" + kept);
+  add(last, "that of the step before" + kept);
+  double sum = right;
+  for (const double loss : s.earlier_losses) sum += loss;
+  const auto steps = static_cast<double>(s.earlier_losses.size() + 1);
+  for (const double share : {1 / steps, 0.5, 0.1, 0.05, 0.01, 0.9})
+    add(last + share * (right - last), "a running mean over the steps: return that of this step");
+  add(sum / steps, "a running mean over the steps: return that of this step");
+}
+
+/// The sum over this rank's targets, with the weights of a separate entry.
+double loss_with(const TrainingStep& s, const char* weights_entry) {
+  const std::vector<Numbers> weights(static_cast<size_t>(s.training.replicas),
+                                     to_doubles(s.result.tensor(s.entry(weights_entry))));
+  return s.oracle.parts(s.step, weights).combine_losses([&](const Microbatch& b) {
+    return b.replica == s.replica ? 1.0 : 0.0;
+  });
+}
+
+}  // namespace
+
+std::vector<Mistake> gradient_mistakes(const TrainingStep& s) {
+  const StepParts& p = s.parts();
+  const double limit = s.training.max_norm;
+  const std::string what = "the gradients that the optimizer got: ";
+  const Numbers whole = p.mean();
+  std::vector<Mistake> mistakes;
+  if (s.training.model.tied_head) {
+    StepParts early = p;
+    for (Microbatch& b : early.microbatches) b.gradient = b.early;
+    mistakes.push_back({s.part(clipped(early.mean(), limit)),
+                        what +
+                            "the head's share is missing: a tied head adds it to the embedding's "
+                            "when gradients() is called; call it after the last backward pass"});
+    StepParts late = p;
+    for (Microbatch& b : late.microbatches)
+      if (b.replica != s.replica) b.gradient = b.early;
+    mistakes.push_back({s.part(clipped(late.mean(), limit)),
+                        what +
+                            "the head's share is that of this replica alone: a tied head adds it "
+                            "to the embedding's when gradients() is called; call it after the last "
+                            "backward pass, and before the all_reduce"});
+  }
+  add_clipping_mistakes(s, whole, mistakes);
+  if (p.targets > 0)
+    for (const Weighing& weighing : wrong_weighings(s, p)) {
+      const Numbers other = p.combine(weighing.weight);
+      // When clipped, it says no more than that they are scaled to the limit.
+      if (limit > 0 && norm(other) > limit && is_multiple(other, whole)) continue;
+      mistakes.push_back({s.part(clipped(other, limit)), what + weighing.message});
+    }
+  if (&p == &s.own) add_averaging_mistakes(s, mistakes);
+  const std::string not_zeroed =
+      "what was there before the step is still in them: zero the gradients first";
+  for (const double times : {1.0, static_cast<double>(s.training.replicas)}) {
+    Numbers with_before = s.part(whole);
+    for (size_t i = 0; i < with_before.size() && i < s.before.size(); ++i)
+      with_before[i] += times * s.before[i];
+    mistakes.push_back({with_before, what + not_zeroed});
+    if (limit == 0 || s.before_of_stages.size() != whole.size()) continue;
+    Numbers all_with_before = whole;
+    for (size_t i = 0; i < whole.size(); ++i) all_with_before[i] += times * s.before_of_stages[i];
+    mistakes.push_back({s.part(clipped(all_with_before, limit)), what + not_zeroed});
+  }
+  mistakes.push_back({s.before, what + "those from before the step: the update comes before the "
+                                       "backward pass?"});
+  return mistakes;
+}
+
+std::vector<Mistake> loss_mistakes(const TrainingStep& s, const StepParts& parts,
+                                   const StepParts::Weight& right) {
+  std::vector<Mistake> mistakes;
+  const auto add = [&](double loss, const std::string& message) {
+    mistakes.push_back({{loss}, "the returned loss: " + message});
+  };
+  const double of_all = s.all.targets > 0 ? 1 / s.all.targets : 0.0;
+  const double of_own = s.own.targets > 0 ? 1 / s.own.targets : 0.0;
+  const bool returns_one = s.is_last_stage() || s.contract.loss == StepContract::Loss::kOwnMean;
+  const auto add_of = [&](const StepParts& p, double factor, const char* message) {
+    add(p.combine_losses([&](const Microbatch&) { return factor; }),
+        returns_one ? message : "only the last stage returns it; the others return 0");
+  };
+  add_of(s.all, of_all,
+         s.contract.loss == StepContract::Loss::kOwnMean
+             ? "the mean over all ranks; return this rank's own, as the contract says"
+             : "that of all pipelines: return this rank's part");
+  add_of(s.own, of_own,
+         "the mean over this rank's own targets: divide by the targets of all ranks");
+  add_of(s.own, of_all, "this rank's sum divided by the targets of all ranks: divide by its own");
+  add(0, "it is 0: return what loss returned, added up over the microbatches");
+  for (const char* later : {"updated", "weights"})
+    if (s.training.stages() == 1 && of_own > 0)
+      add(of_own * loss_with(s, later),
+          "that of the weights after the update: return what loss returned before it");
+  add_kept_losses(s, parts.combine_losses(right), add);
+  if (parts.targets > 0)
+    for (const Weighing& weighing : wrong_weighings(s, parts))
+      add(s.own.combine_losses(weighing.weight), weighing.message);
+  return mistakes;
+}
+
+}  // namespace lab::grading
