@@ -18,6 +18,8 @@ struct StepLog {
   std::string events = {};
   std::vector<double> totals = {};
   double loss_factor = 1;
+  std::span<const TokenBatch> microbatches = {};  // whose logits are recorded
+  std::vector<Tensor> logits = {};                // of each; undefined: loss was not called
 };
 
 /// Of this rank: simulated ranks are threads.
@@ -71,7 +73,11 @@ void record_event(const std::string& name) {
 
 double recorded_loss(const Tensor& logits, const TokenBatch& batch, int64_t total_targets) {
   record_event("loss");
-  step_log().totals.push_back(static_cast<double>(total_targets));
+  StepLog& log = step_log();
+  log.totals.push_back(static_cast<double>(total_targets));
+  const auto found = std::ranges::find(log.microbatches, batch.tokens, &TokenBatch::tokens);
+  if (found != log.microbatches.end())
+    log.logits[static_cast<size_t>(found - log.microbatches.begin())] = logits.clone();
   return scaled_reference_loss(logits, batch, total_targets, step_log().loss_factor);
 }
 
@@ -126,6 +132,10 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
     for (int k = 0; k < static_cast<int>(input.number(entry("microbatches"))); ++k)
       microbatches.push_back(input.batch(fmt::format("microbatch.{}.{}", step, k)));
     step_log() = {.loss_factor = input.number("loss_factor")};
+    if (input.has(kRecordLogits)) {
+      step_log().microbatches = microbatches;
+      step_log().logits.resize(microbatches.size());
+    }
     optimizer.begin_step();
     const uint64_t last = world != nullptr ? last_operation(world->recorder()) : 0;
     result.set(entry("loss"), take_step({stage, optimizer, microbatches,
@@ -134,6 +144,9 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
     Parcel traffic;
     if (world != nullptr) note_operations(world->recorder(), last, traffic);
     result.set(entry("traffic"), traffic);
+    for (size_t k = 0; k < step_log().logits.size(); ++k)
+      if (step_log().logits[k].defined())
+        result.set(fmt::format("logits.{}.{}", step, k), step_log().logits[k]);
     result.set(entry("totals"), step_log().totals);
     result.set_text(entry("events"), step_log().events);
     optimizer.write(stage, step, result);

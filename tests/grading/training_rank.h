@@ -30,7 +30,9 @@ struct StepArguments {
 /// the last update, "updated.S", and at the end of the step, "weights.S"; on a network also the
 /// part "traffic.S" with the operations of this step. Also "start", the initial weights;
 /// "in_flight.S", the bytes of activations that are left; and "optimizer_steps.S", the optimizer's
-/// count of updates.
+/// count of updates. With kRecordLogits in the input, also "logits.S.K": what loss was given for
+/// microbatch K.
+inline constexpr const char* kRecordLogits = "record_logits";
 Parcel record_steps(const Parcel& input, ProcessGroup* world,
                     const std::function<double(const StepArguments&)>& take_step);
 

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +26,7 @@
 #include "tests/grading/program_run.h"
 #include "tests/grading/rank_harness.h"
 #include "tests/grading/score.h"
+#include "tests/grading/step_comparison.h"
 #include "tests/grading/verdict.h"
 #include "tests/grading/verdict_session.h"
 
@@ -52,6 +55,8 @@ struct Options {
   bool score = false;
   bool brief = false;
   bool program = false;
+  bool compare = false;
+  bool at_once = false;
 };
 
 const fs::path& source_folder() {
@@ -109,7 +114,10 @@ std::string stale() {
   return "";
 }
 
-int judge(const Tasks& tasks) {
+/// What `--at-once` ends the report of a first failure with.
+constexpr char kEndOfPart = '\f';
+
+int judge(const Tasks& tasks, bool at_once = false) {
   // A chosen single test, e.g. in a debugger, says nothing about its task.
   const bool complete = !tasks.empty() || GTEST_FLAG_GET(filter) == std::string("*");
   const std::string before = fingerprint();
@@ -121,7 +129,12 @@ int judge(const Tasks& tasks) {
     fail("{}: {}", judged_file().string(), reason);
 
   int code = kPassed;
-  for (const auto& [task, result] : run_tests(tasks)) {
+  const auto tell = [&](const TaskResult& so_far) {
+    if (!at_once) return;
+    fmt::print("{}{}", task_report(settings().points, so_far), kEndOfPart);
+    std::fflush(stdout);
+  };
+  for (const auto& [task, result] : run_tests(tasks, "", tell)) {
     fmt::print("{}", task_report(settings().points, result));
     if (complete && fingerprint() == before) write_result(result_file(task), result, before);
     code = std::max(code, !result.graded() ? kNotGraded : result.passed() ? kPassed : kFailed);
@@ -284,6 +297,28 @@ int judge_program() {
   return judge({kProgramTask});
 }
 
+/// The training steps of the implementation next to the solution's, in the scenarios of the task
+/// that tests them. Tells the first difference.
+int compare_steps() {
+  const LabPoints& points = settings().points;
+  const auto task = std::ranges::find(points.tasks, "train_step", &Task::title);
+  require(task != points.tasks.end(), "lab {} has no training step to compare", points.number);
+  if (const std::string reason = stale(); !reason.empty())
+    fail("{}: {}", judged_file().string(), reason);
+  GTEST_FLAG_SET(fail_fast, true);
+  const TaskResult result = run_tests({task->id})[task->id];
+  if (!result.not_graded.empty()) fail("{}", result.not_graded);
+  for (const Failure& failure : result.failures)
+    fmt::print("the first difference: {}\n", failure.message);
+  if (!result.failures.empty()) return kFailed;
+  fmt::print(
+      "the same in {} scenarios: on every rank, the logits of each microbatch, the gradients given "
+      "to the optimizer, the weights and the loss of step S are within S times {:g} % of the "
+      "reference's\n(the numbers only: ./workbook test {} also judges the messages)\n",
+      compared_calls(), 100 * kSameFraction, points.number);
+  return kPassed;
+}
+
 /// Only this program's own options say which tests run: a CI system may have shards or repetitions
 /// of its own in the environment.
 void forget_variables_of_googletest() {
@@ -308,6 +343,9 @@ int run(int argc, char** argv, const std::string& lab_folder) {
   app.add_flag("--program", options.program, "Judge the lab's program, if all tasks passed");
   app.add_flag("--score", options.score, "Print the score from the results of all tasks");
   app.add_flag("--brief", options.brief, "The same in one line");
+  app.add_flag("--at-once", options.at_once,
+               "Also tell a task's first failure as soon as it is known");
+  app.add_flag("--compare", options.compare, "Compare training steps with the solution's");
   app.add_flag("--starter", options.starter, "Check that the task fails by naming its TODO");
   app.add("--mutant", options.mutant, "", "Check that exactly what this mutant promises fails");
   app.add("--mutants", options.mutants, "", "Check all mutants of this task");
@@ -322,7 +360,8 @@ int run(int argc, char** argv, const std::string& lab_folder) {
   set_settings({.points = read_points(source_folder() / "labs" / lab_folder / "points.json"),
                 .programs = fs::read_symlink("/proc/self/exe").parent_path(),
                 .implementation = on_device(options.implementation),
-                .results = options.results});
+                .results = options.results,
+                .compares = options.compare});
   if (!options.task.empty()) settings().points.task(options.task);
 
   if (options.score) return print_score();
@@ -332,7 +371,8 @@ int run(int argc, char** argv, const std::string& lab_folder) {
   if (!options.mutants.empty()) return judge_mutants(options.mutants);
   if (!options.write_mutants.empty()) return write_mutants(options.write_mutants);
   if (options.program) return judge_program();
-  return judge(options.task.empty() ? Tasks{} : Tasks{options.task});
+  if (options.compare) return compare_steps();
+  return judge(options.task.empty() ? Tasks{} : Tasks{options.task}, options.at_once);
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 #include "tests/grading/quoted.h"
 #include "tests/grading/rank_harness.h"
 #include "tests/grading/rank_main.h"
+#include "tests/grading/step_comparison.h"
+#include "tests/grading/training_rank.h"
 #include "tests/grading/verdict.h"
 
 namespace lab::grading {
@@ -104,9 +106,10 @@ std::string right_ranks_in_words(const std::vector<size_t>& ranks) {
   return ranks.empty() ? "" : fmt::format("\nright on rank {}", fmt::join(ranks, ", "));
 }
 
-RankJob job_of(const std::vector<Call>& calls, const JobOptions& options) {
+RankJob job_of(const std::vector<Call>& calls, const JobOptions& options,
+               const std::filesystem::path& implementation) {
   RankJob job{.program = settings().rank_program(),
-              .implementation = settings().implementation_file(),
+              .implementation = implementation,
               .scenario = kCalls,
               .inputs = std::vector<Parcel>(calls.at(0).inputs.size()),
               .deadline_s = options.deadline_s,
@@ -167,8 +170,10 @@ std::vector<Call> without_preludes(std::vector<Call> calls) {
   return calls;
 }
 
-Sequence run_sequence(const std::vector<Call>& calls, const JobOptions& options) {
-  std::vector<RankResult> ranks = run(job_of(calls, options));
+Sequence run_sequence(
+    const std::vector<Call>& calls, const JobOptions& options,
+    const std::filesystem::path& implementation = settings().implementation_file()) {
+  std::vector<RankResult> ranks = run(job_of(calls, options, implementation));
   Sequence sequence;
   for (size_t k = 0; k < calls.size(); ++k) {
     std::vector<Parcel> results;
@@ -219,11 +224,41 @@ std::string wrong_alone(const Call& call, size_t number, const JudgeCall& judge,
   return message;
 }
 
+int& mutable_compared_calls() {
+  static int calls = 0;
+  return calls;
+}
+
+/// In place of judging: training steps of the whole file next to those of the solution.
+void compare_calls(std::vector<Call> calls, JobOptions options) {
+  std::erase_if(calls, [](const Call& call) { return call.scenario != "train_step"; });
+  if (calls.empty()) return;
+  for (Call& call : calls)
+    for (Parcel& input : call.inputs) input.set(kRecordLogits, 1);
+  options.given.clear();
+  const Sequence right = run_sequence(calls, options, settings().solution_file());
+  if (right.results.size() < calls.size())
+    end_test(kHarness, "the solution fails: " + right.failure);
+  const Sequence own = run_sequence(calls, options);
+  for (size_t k = 0; k < calls.size(); ++k) {
+    if (k >= own.results.size())
+      stop("your file ends the step, the reference's completes it: " + own.failure +
+           which_call(calls, k));
+    const std::string difference =
+        first_difference(calls[k].inputs, own.results[k], right.results[k]);
+    if (!difference.empty()) stop(difference + which_call(calls, k));
+    ++mutable_compared_calls();
+  }
+}
+
 /// Takes the place of GoogleTest's printer.
 class Collector final : public testing::EmptyTestEventListener {
  public:
-  Collector(std::map<std::string, TaskResult>& results, std::string enough)
-      : results_(results), enough_(std::move(enough)) {}
+  Collector(std::map<std::string, TaskResult>& results, std::string enough,
+            std::function<void(const TaskResult&)> on_first_failure)
+      : results_(results),
+        enough_(std::move(enough)),
+        on_first_failure_(std::move(on_first_failure)) {}
 
   void OnTestStart(const testing::TestInfo& test) override {
     test_ = &test;
@@ -246,6 +281,8 @@ class Collector final : public testing::EmptyTestEventListener {
       result.failures.push_back({in_words(test_->name()), message});
     else
       result.not_graded = fmt::format("{}: {}", in_words(test_->name()), message);
+    if (on_first_failure_ && result.graded() && result.failures.size() == 1)
+      on_first_failure_(result);
   }
 
   void OnTestSuiteEnd(const testing::TestSuite& /*suite*/) override {
@@ -262,6 +299,7 @@ class Collector final : public testing::EmptyTestEventListener {
   std::map<std::string, TaskResult>& results_;
   std::string enough_;
   bool enough_seen_ = false;
+  std::function<void(const TaskResult&)> on_first_failure_;
   // Not asked from GoogleTest in OnTestPartResult: it holds the lock that the answer needs.
   const testing::TestInfo* test_ = nullptr;
 };
@@ -279,11 +317,17 @@ std::filesystem::path VerdictSettings::implementation_file() const {
          (implementation + ".so");
 }
 
+std::filesystem::path VerdictSettings::solution_file() const {
+  return programs.parent_path() / "implementations" / fmt::format("lab{}", points.number) /
+         "solution.so";
+}
+
 const VerdictSettings& settings() { return mutable_settings(); }
 void set_settings(VerdictSettings settings) { mutable_settings() = std::move(settings); }
 
-std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& tasks,
-                                            const std::string& enough) {
+std::map<std::string, TaskResult> run_tests(
+    const std::vector<std::string>& tasks, const std::string& enough,
+    const std::function<void(const TaskResult&)>& on_first_failure) {
   std::string filter;
   for (const std::string& task : tasks)
     filter += fmt::format("{}Task{}.*", filter.empty() ? "" : ":", task);
@@ -291,7 +335,7 @@ std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& task
   std::map<std::string, TaskResult> results;
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Collector(results, enough));
+  listeners.Append(new Collector(results, enough, on_first_failure));
   // The return value says no more than `results`.
   [[maybe_unused]] const int failed = RUN_ALL_TESTS();
   for (const std::string& task : tasks)
@@ -299,6 +343,8 @@ std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& task
       results[task] = {.task = task, .not_graded = "the verdict has no test of this task"};
   return results;
 }
+
+int compared_calls() { return mutable_compared_calls(); }
 
 void stop(const std::string& message) { end_test(kVerdict, message); }
 
@@ -381,6 +427,7 @@ JobOptions buffered_messages(std::set<std::string> given) {
 
 void judge_calls(const std::vector<Call>& calls, const JobOptions& options,
                  const JudgeCall& judge) {
+  if (settings().compares) return compare_calls(calls, options);
   if (const auto hung = deadline_messages().find(current_suite());
       hung != deadline_messages().end())
     stop(hung->second);

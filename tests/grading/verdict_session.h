@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,9 +18,11 @@ struct VerdictSettings {
   std::filesystem::path programs;      // the folder of labNN_ranks
   std::string implementation;          // "student", "solution", a mutant's name, a shared object
   std::filesystem::path results = {};  // where results go, instead of the build folder
+  bool compares = false;  // judge_calls compares training steps with the solution's, of whole files
 
   std::filesystem::path rank_program() const;
   std::filesystem::path implementation_file() const;  // the shared object
+  std::filesystem::path solution_file() const;
 };
 
 /// The settings of this process, which the free functions of verdict.h need.
@@ -28,7 +31,12 @@ void set_settings(VerdictSettings settings);
 
 /// Runs the GoogleTest tests of these tasks (none: of all), and sorts what came out by task. With
 /// `enough`, what is left of a task is skipped when a test of it has failed with that text.
-std::map<std::string, TaskResult> run_tests(const std::vector<std::string>& tasks,
-                                            const std::string& enough = "");
+/// `on_first_failure` is called with the result of a task so far, when its first test has failed.
+std::map<std::string, TaskResult> run_tests(
+    const std::vector<std::string>& tasks, const std::string& enough = "",
+    const std::function<void(const TaskResult&)>& on_first_failure = {});
+
+/// How many calls of training steps have been compared.
+int compared_calls();
 
 }  // namespace lab::grading
