@@ -42,6 +42,12 @@ include(BuildTest)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
+# With a sanitizer, students' files are built for the debugger, too: it shows their variables.
+set(LAB_STUDENT_DEBUG "")
+if(LAB_SANITIZE)
+  set(LAB_STUDENT_DEBUG -g -Og)
+endif()
+
 function(add_lab number name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "UNGRADED;CUDA" "" "BUILDS_ON")
   set(lab lab${number})
@@ -81,7 +87,7 @@ function(add_lab number name)
   lab_add_implementation(${lab} student ${CMAKE_SOURCE_DIR}/${starter})
   lab_add_rank_program(${lab} ${lab}_ranks emulated)
   lab_warn(${lab}_code_solution)
-  target_compile_options(${lab}_code_student PRIVATE -Wall)
+  target_compile_options(${lab}_code_student PRIVATE -Wall ${LAB_STUDENT_DEBUG})
   set(rehearsal "")
   if(NOT arg_CUDA)
     lab_add_program(${lab} ${folder} solution CODE solution BASE ${lab}_base)
@@ -134,7 +140,7 @@ function(lab_add_ungraded lab number folder name)
     lab_add_program(${lab} ${folder} ${implementation} CODE ${implementation} BASE ${lab}_base)
   endforeach()
   lab_warn(${lab}_code_solution)
-  target_compile_options(${lab}_code_student PRIVATE -Wall)
+  target_compile_options(${lab}_code_student PRIVATE -Wall ${LAB_STUDENT_DEBUG})
 
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
                      TARGETS ${lab}_solution)

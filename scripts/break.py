@@ -10,12 +10,13 @@ lab's rehearsal program and implementations/labNN/solution.so. POINTS: what `./w
 points; the page shows the changed lines only to those who have them all.
 
 A wrong version is a mutant of tests/labs/FOLDER/mutants.txt, compiled with the solution's options into
-BUILD/experiments/labNN/NAME.so. Without the sources of the solution, this file is used as it is. The student's file is
-neither read nor written. A wrong version that deadlocks, crashes or diverges has done what it is for: the exit code is
-that of the right version.
+BUILD/experiments/labNN/NAME.so. A released copy has no sources of solutions: there it is linked from
+reference/ARCHITECTURE/experiments/FOLDER/NAME.cpp.o. The student's file is neither read nor written. A wrong version
+that deadlocks, crashes or diverges has done what it is for: the exit code is that of the right version.
 """
 import difflib
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -27,7 +28,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the folder may be read-only
 from break_page import Run, difference_in_words, loss_table, page
-from lab_code import read_experiments, read_mutants, split_options
+from lab_code import changed_source, read_experiments, read_mutants, split_options
 
 LIMIT_S = 900  # of a run, which takes about a minute
 END_S = 10  # for a run that has been asked to end
@@ -80,12 +81,16 @@ def find_mutant(root, folder, name):
     raise Problem(f"tests/labs/{folder}/mutants.txt has no {name}, which labs/{folder}/experiments.txt names")
 
 
-def changed_source(text, mutant):
-    for find, replace in mutant.edits:
-        if text.count(find) != 1:
-            raise Problem(f"{mutant.name}: the solution has these lines {text.count(find)} times: {find.strip()!r}")
-        text = text.replace(find, replace)
-    return text
+def link_shipped(root, lab_folder, built, name):
+    """Links the compiled wrong version of a released copy (scripts/release.py), if there is one."""
+    shipped = root / "reference" / platform.machine() / "experiments" / lab_folder / f"{name}.cpp.o"
+    if not shipped.is_file() or (built.is_file() and built.stat().st_mtime > shipped.stat().st_mtime):
+        return
+    built.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run([os.environ.get("CXX", "g++"), "-shared", "-o", built, shipped], capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        raise Problem(f"{shipped.relative_to(root)} cannot be linked: {done.stderr.strip()[-500:]}")
 
 
 def build_wrong(root, build, lab, solution, mutant, name):
@@ -93,12 +98,16 @@ def build_wrong(root, build, lab, solution, mutant, name):
     folder = build / "experiments" / lab
     built = folder / f"{name}.so"
     if not solution.is_file() or mutant is None:
+        link_shipped(root, solution.parent.name, built, name)
         if not built.is_file():
             raise Problem(f"this copy of the workbook has neither {solution.relative_to(root)} nor {built}: "
                           "ask whoever gave it to you")
         return built, ""
     right = solution.read_text(encoding="utf-8")
-    wrong = changed_source(right, mutant)
+    try:
+        wrong = changed_source(right, mutant)
+    except ValueError as error:
+        raise Problem(str(error)) from None
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / f"{name}.cpp"
     for other in folder.glob("*.cpp"):

@@ -95,6 +95,15 @@ def read_mutants(text):
     return mutants
 
 
+def changed_source(text, mutant):
+    """The solution with a mutant's mistake. Raises ValueError unless the solution has each place once."""
+    for find, replace in mutant.edits:
+        if text.count(find) != 1:
+            raise ValueError(f"{mutant.name}: the solution has these lines {text.count(find)} times: {find.strip()!r}")
+        text = text.replace(find, replace)
+    return text
+
+
 # `options`: of the program, by name; "" for a flag. `wrong_runs`: how often the wrong version runs.
 Experiment = collections.namedtuple("Experiment", "line letter what mutant options predict look wrong_runs")
 

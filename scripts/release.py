@@ -29,23 +29,28 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from lab_code import changed_source, read_experiments, read_mutants
+
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = "reference/release.json"
 VERSION = 2  # of the compiled files: another one if this script changes what it makes of them
 
 # Released besides labs/NN_* and solutions/NN_*; * also matches /. What is named nowhere stays here.
 RELEASED = [
-    ".clang-format", ".clang-tidy", ".devcontainer/*", ".dockerignore", ".editorconfig", ".gitattributes",
-    ".gitignore", "CMakeLists.txt", "CMakePresets.json", "Dockerfile", "LICENSE", "README.md", "packages.txt",
-    "workbook", "cmake/*", "common/*", "data/*", "docs/*", "slides/filter.lua",
-    "scripts/book.py", "scripts/book/*", "scripts/doctor.sh", "scripts/setup.sh", "scripts/slurm/*",
-    "scripts/status.py", "tests/CMakeLists.txt", "tests/bench/*", "tests/emulation/*", "tests/grading/*"]
+    ".clang-format", ".clang-tidy", ".clangd", ".devcontainer/*", ".dockerignore", ".editorconfig",
+    ".gitattributes", ".gitignore", ".vscode/*", "AGENTS.md", "CMakeLists.txt", "CMakePresets.json", "Dockerfile",
+    "LICENSE", "README.md", "packages.txt", "workbook", "cmake/*", "common/*", "data/*", "docs/*",
+    "slides/filter.lua", "scripts/book.py", "scripts/book/*", "scripts/break.py", "scripts/break_page.py",
+    "scripts/debug.sh", "scripts/doctor.sh", "scripts/grade_files.py", "scripts/lab_code.py", "scripts/setup.sh",
+    "scripts/slurm/*", "scripts/status.py", "scripts/submit.py", "scripts/watch.py", "tests/CMakeLists.txt",
+    "tests/bench/*", "tests/emulation/*", "tests/grading/*"]
 WITHHELD = [
     "cmake/build_mutants.sh", "docs/authors.md", "docs/grading.md", "docs/instructors.md",
     "tests/bench/gpu_script_test.sh", "tests/emulation/CMakeLists.txt", "tests/emulation/tests/*",
     "*/mutants.txt", "*/survivors.txt"]
 # Files of the tests that contain correct functions, for tasks that are given those of other tasks.
 COMPILED_TESTS = ["tests/grading/reference.cpp", "tests/labs/*/rank*.cpp", "tests/labs/*/rehearsal*.cpp"]
+WRONG_VERSIONS = "experiments"  # the folder, below reference/ARCHITECTURE, of what ./workbook break runs
 
 # The sections of README.md that students get.
 SECTIONS = ["The labs", "Working on a lab", "Several ranks", "Training and telling stories", "Other machines",
@@ -127,6 +132,22 @@ class Workbook:
             wanted = more
 
 
+def add_wrong_versions(book, labs):
+    """Adds those that ./workbook break runs, as files experiments/FOLDER/NAME.cpp: to be compiled, and not released."""
+    for folder in (book.folders[lab] for lab in labs):
+        if f"labs/{folder}/experiments.txt" not in book.files:
+            continue
+        mutants = {mutant.name: mutant for mutant in read_mutants(book.text(f"tests/labs/{folder}/mutants.txt"))}
+        solution = book.text(solution_of(folder))
+        for name in {experiment.mutant for experiment in read_experiments(book.text(f"labs/{folder}/experiments.txt"))}:
+            wrong = changed_source(solution, mutants[name])
+            book.files[f"{WRONG_VERSIONS}/{folder}/{name}.cpp"] = (wrong.encode(), False)
+
+
+def solution_of(folder):
+    return f"solutions/{folder}/{folder.split('_', 1)[1]}.cpp"
+
+
 def sources(book, labs, given):
     """The files to compile."""
     folders = {book.folders[lab] for lab in labs}
@@ -137,6 +158,8 @@ def sources(book, labs, given):
             # With its source given, a lab needs no compiled solution.
             if parts[1].split("_")[0] not in given:
                 found.append(path)
+        elif parts[0] == WRONG_VERSIONS and parts[1] in folders:
+            found.append(path)
         elif matches(path, COMPILED_TESTS) and (parts[1] != "labs" or parts[2] in folders):
             found.append(path)
     return sorted(found)
@@ -200,7 +223,8 @@ def about_reference(given):
     return f"""# The reference
 
 The solutions of the labs, compiled. Tests use them, later labs build on them, and `./workbook run 2 --solution` runs
-one. Some files of the tests are compiled, too, because they contain correct functions.
+one. Some files of the tests are compiled, too, because they contain correct functions, and so are the wrong versions
+that `./workbook break` runs.
 
 Your course decides when this copy gets the solutions' sources and the answers to the handouts' questions. {there}
 Leave this folder as it is. `release.json` lists all files as they were handed out: by it, an update knows which ones
@@ -257,7 +281,8 @@ def command_of(entries, source):
         place = f"/emulated/lab{lab}_code_solution/{name[:-3]}.cpp"
         found = [entry for entry in entries if entry["file"].endswith(place)]
     else:
-        found = [entry for entry in entries if entry["file"] == str(ROOT / source)]
+        like = solution_of(source.split("/")[1]) if source.startswith(WRONG_VERSIONS) else source
+        found = [entry for entry in entries if entry["file"] == str(ROOT / like)]
     if not found:
         raise ReleaseError(f"the build folder does not say how {source} is compiled: cmake --preset student")
     words = shlex.split(found[0]["command"])
@@ -350,6 +375,7 @@ def contents(book, build, labs, given):
     """All files of a copy with these labs, and its manifest."""
     if stray := [lab for lab in given if lab not in labs]:
         raise ReleaseError(f"--given: lab {stray[0]} is not among the labs {' '.join(labs)}")
+    add_wrong_versions(book, labs)
     compiled, versions = compiled_files(book, build, sources(book, labs, given))
     files = {**released_files(book, labs, given), **compiled}
     manifest = {"labs": labs, "given": given, "commit": book.commit, "compilers": versions,
