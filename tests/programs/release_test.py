@@ -35,7 +35,7 @@ for word; do
   previous=$word
 done
 source=${previous#"COURSE/"}
-if [ -f "BUILD/$object" ] && cmp -s "$previous" "ROOT/$source" && ! grep -q LAB_SOURCE_DIR "$previous"; then
+if [ "BUILD/$object" -nt "ROOT/$source" ] && cmp -s "$previous" "ROOT/$source" && ! grep -q LAB_SOURCE_DIR "$previous"; then
   cp "BUILD/$object" "$object"
   echo "$object: $previous" >"$record"
 else
@@ -119,6 +119,8 @@ class Release(unittest.TestCase):
                     self.assertNotIn(private, data, path)
             elif path.startswith("reference/"):
                 self.assertIn(path, ("reference/README.md", "reference/release.json"))
+        for name in ("tasks", "launch", "settings", "extensions"):
+            json.loads(re.sub(r"^ *//.*", "", files[f".vscode/{name}.json"].decode(), flags=re.M))
         kernels = self.course / f"reference/{os.uname().machine}/solutions/01cuda_kernels/kernels.cu.o"
         self.assertRegex(subprocess.check_output(["nm", kernels], text=True), " b .*lab_emulation_gap")
         self.assertEqual(leaks(self.book, {path: data.decode(errors="replace") for path, data in files.items()
@@ -158,6 +160,7 @@ class Release(unittest.TestCase):
         for words in ("stress", "lab check 1", "release --labs 1 --out x", "slides", "break 4", "train", "test 3", "bench hybrid"):
             with self.subTest(words):
                 self.assertRegex(self.workbook(*words.split(), code=1), r"\Aerror: [^\n]*\n\Z")
+        self.assertIn("next: ./workbook break 2 A", self.workbook("break", "2", code=0))
         self.assertIn("Level 1", self.workbook("hint", "2", "1", code=0).title())
 
     def test_grades(self):
@@ -176,6 +179,14 @@ class Release(unittest.TestCase):
         (self.course / "labs" / name).write_bytes(self.book.files[f"solutions/{name}"][0])
         self.assertIn("lab 02: 100/100", self.workbook("test", "2", code=0))
         self.assertRegex(self.workbook("status", code=0), r"lab 02 .* 100/100 points")
+        self.assertIn("./workbook release --update FOLDER --given 02", self.workbook("diff", "2", code=1))
+        self.assertIn("the same in ", self.workbook("compare", "2", code=0))
+        self.assertIn("100/100  sha256 ", self.workbook("submit", "2", code=0))
+        # A wrong version, of which this copy has the object file only.
+        shown = self.workbook("break", "2", "E", "--out", str(self.folder / "broken"), "--steps", "2", "--dim", "48",
+                              "--heads", "4", "--context", "64", "--validation-batches", "2", code=0)
+        self.assertRegex(shown, r"(?m)^right .* done")
+        self.assertRegex(shown, r"(?m)^wrong .* ended with an error")
 
     def test_refusals(self):
         for words, reason in (("--labs 07 --out x", "there is no lab '07'"), ("--labs 3-1 --out x", "ends before"),
