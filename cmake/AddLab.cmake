@@ -283,7 +283,7 @@ endfunction()
 function(lab_add_rehearsal lab folder)
   add_executable(${lab}_rehearsal EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${lab}_main>
                  $<TARGET_OBJECTS:lab_training_functions_cpu>
-                 ${CMAKE_SOURCE_DIR}/common/run/report/whose_labs.cpp)
+                 ${CMAKE_SOURCE_DIR}/common/run/training/whose_labs.cpp)
   target_compile_definitions(${lab}_rehearsal PRIVATE LAB_WHOSE="")
   target_link_libraries(${lab}_rehearsal PRIVATE ${lab}_shared_solution ${lab}_base lab_common)
   lab_serve_implementations(${lab}_rehearsal)
@@ -376,7 +376,7 @@ function(lab_add_program lab folder name)
   endif()
   add_executable(${lab}_${name} ${on_request} $<TARGET_OBJECTS:${lab}_main>
                  $<TARGET_OBJECTS:${lab}_code_${arg_CODE}>
-                 ${CMAKE_SOURCE_DIR}/common/run/report/whose_labs.cpp)
+                 ${CMAKE_SOURCE_DIR}/common/run/training/whose_labs.cpp)
   target_compile_definitions(${lab}_${name} PRIVATE LAB_WHOSE="${name}")
   target_link_libraries(${lab}_${name} PRIVATE ${arg_BASE} lab_common)
   set_target_properties(${lab}_${name} PROPERTIES LINKER_LANGUAGE CXX)

@@ -1,5 +1,5 @@
 // generate: has a trained model tell a story.
-#include "common/run/training/generate.h"
+#include "common/run/generation/generate.h"
 
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"

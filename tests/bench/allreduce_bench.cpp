@@ -16,9 +16,9 @@
 #include "common/comm/gloo/gloo_store.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
+#include "common/run/metrics/progress.h"
 #include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
-#include "common/run/training/progress.h"
 #include "common/run/training/start_up.h"
 #include "common/tensor/accelerator.h"
 

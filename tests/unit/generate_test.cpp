@@ -1,5 +1,5 @@
 // Telling stories: the same text with and without cache, reproducible, and every reason to stop.
-#include "common/run/training/generate.h"
+#include "common/run/generation/generate.h"
 
 #include <gtest/gtest.h>
 

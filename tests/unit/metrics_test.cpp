@@ -1,5 +1,5 @@
 // metrics.jsonl, the progress line and the loss plot.
-#include "common/run/training/metrics.h"
+#include "common/run/metrics/metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
-#include "common/run/training/loss_plot.h"
-#include "common/run/training/progress.h"
+#include "common/run/metrics/loss_plot.h"
+#include "common/run/metrics/progress.h"
 #include "tests/unit/file_size_limit.h"
 #include "tests/unit/temp_folder.h"
 

@@ -1,5 +1,5 @@
 // From flight records to a timeline.
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 
 #include <gtest/gtest.h>
 

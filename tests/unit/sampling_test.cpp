@@ -1,5 +1,5 @@
 // TokenSampler: temperature, top-k and top-p do what they say; the seed decides.
-#include "common/run/training/sampling.h"
+#include "common/run/generation/sampling.h"
 
 #include <gtest/gtest.h>
 

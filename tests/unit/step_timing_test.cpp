@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/pipeline/standstill.h"
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/example_report.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "common/io/markup.h"
+#include "common/run/metrics/loss_plot.h"
 #include "common/run/report/html_text.h"
-#include "common/run/training/loss_plot.h"
 
 namespace lab {
 namespace {

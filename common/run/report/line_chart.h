@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/run/training/curve.h"
+#include "common/run/metrics/curve.h"
 
 namespace lab {
 

@@ -12,10 +12,10 @@
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
+#include "common/run/generation/generate.h"
+#include "common/run/metrics/metrics.h"
 #include "common/run/report/run_report.h"
 #include "common/run/report/samples.h"
-#include "common/run/training/generate.h"
-#include "common/run/training/metrics.h"
 #include "common/run/training/pipeline_setup.h"
 
 namespace lab {

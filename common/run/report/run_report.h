@@ -8,8 +8,8 @@
 
 #include "common/pipeline/step_timing.h"
 #include "common/pipeline/timeline.h"
+#include "common/run/metrics/metrics.h"
 #include "common/run/report/samples.h"
-#include "common/run/training/metrics.h"
 
 namespace lab {
 
@@ -36,7 +36,7 @@ struct MeasuredStep {
 struct RunReport {
   std::string title = {};     // "007-train": the run's name
   std::string subtitle = {};  // "2 pipelines of 3 stages, 6 microbatches each"; may be empty
-  /// Whose code trained: kWhoseLabs (common/run/report/whose_labs.h), which is "solution",
+  /// Whose code trained: kWhoseLabs (common/run/training/whose_labs.h), which is "solution",
   /// "student" or "mine"; otherwise the report does not mention it.
   std::string whose_labs = {};
   std::vector<FactGroup> facts = {};

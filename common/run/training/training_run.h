@@ -19,10 +19,10 @@
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_parts.h"
 #include "common/run/launch/job.h"
+#include "common/run/metrics/metrics.h"
+#include "common/run/metrics/progress.h"
 #include "common/run/options/run_plan.h"
 #include "common/run/training/interrupt.h"
-#include "common/run/training/metrics.h"
-#include "common/run/training/progress.h"
 
 namespace lab {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 #include "common/todo.h"
 #include "labs/05_microbatches/microbatches.h"
 #include "tests/grading/implementation.h"

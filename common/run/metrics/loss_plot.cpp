@@ -1,12 +1,12 @@
 // The loss curve of a run as a picture.
-#include "common/run/training/loss_plot.h"
+#include "common/run/metrics/loss_plot.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/error.h"
 #include "common/io/markup.h"
-#include "common/run/training/curve.h"
+#include "common/run/metrics/curve.h"
 
 namespace lab {
 namespace {

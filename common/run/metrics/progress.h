@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/format_count.h"
-#include "common/run/training/metrics.h"
+#include "common/run/metrics/metrics.h"
 
 namespace lab {
 

@@ -1,5 +1,5 @@
 // ProgressLine: shows the progress of training in the terminal.
-#include "common/run/training/progress.h"
+#include "common/run/metrics/progress.h"
 
 #include <unistd.h>
 

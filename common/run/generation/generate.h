@@ -8,8 +8,8 @@
 
 #include "common/data/tokenizer.h"
 #include "common/model/llama_stage.h"
+#include "common/run/generation/sampling.h"
 #include "common/run/options/run_plan.h"
-#include "common/run/training/sampling.h"
 
 namespace lab {
 

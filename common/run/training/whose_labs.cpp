@@ -1,5 +1,5 @@
 // Compiled separately for each program; cmake/AddLab.cmake defines the value.
-#include "common/run/report/whose_labs.h"
+#include "common/run/training/whose_labs.h"
 
 namespace lab {
 

@@ -1,4 +1,4 @@
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 
 #include <algorithm>
 #include <chrono>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/run/training/metrics.h"
+#include "common/run/metrics/metrics.h"
 
 namespace lab {
 

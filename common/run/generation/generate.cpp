@@ -1,5 +1,5 @@
 // Generating text: the model continues a prompt token by token.
-#include "common/run/training/generate.h"
+#include "common/run/generation/generate.h"
 
 #include <cstdio>
 #include <span>

@@ -1,5 +1,5 @@
 // metrics.jsonl: one JSON object per line, for every training step.
-#include "common/run/training/metrics.h"
+#include "common/run/metrics/metrics.h"
 
 #include <cerrno>
 #include <cstring>

@@ -1,5 +1,5 @@
 // A quantity measured during a run, thinned out for a picture.
-#include "common/run/training/curve.h"
+#include "common/run/metrics/curve.h"
 
 #include <algorithm>
 #include <cmath>

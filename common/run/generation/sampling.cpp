@@ -1,5 +1,5 @@
 // TokenSampler: picks the next token of a text from the model's scores.
-#include "common/run/training/sampling.h"
+#include "common/run/generation/sampling.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "common/run/report/timeline_report.h"
+#include "common/run/timeline/timeline_report.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
