@@ -150,6 +150,11 @@ TEST(Plan, PresetsHaveThePublishedSizes) {
   EXPECT_NEAR(billions("70b"), 68.98, 0.005);
   for (const char* name : {"workbook", "1b", "7b", "70b"})
     EXPECT_EQ(error_of([&] { training_preset(name).validate(); }), "");
+  for (const char* name : {"a100", "h100"}) {
+    const DevicePreset device = device_preset(name);
+    EXPECT_GT(device.float32_flops, 0) << name;
+    EXPECT_LT(device.float32_flops, 0.1 * device.device.flops) << "no tensor cores";
+  }
   EXPECT_TRUE(contains(error_of([] { training_preset("8b"); }), "there is no model '8b'"));
   EXPECT_TRUE(contains(error_of([] { device_preset("tpu"); }), "there is no device 'tpu'"));
 }

@@ -104,6 +104,10 @@ Training training_of(const Options& o) {
   return training;
 }
 
+bool is_float32(const Training& training) {
+  return training.precision.name == float32_precision().name;
+}
+
 /// "25,10": GB/s and microseconds.
 Link link_of(const std::string& text, const char* option, Link otherwise) {
   if (text.empty()) return otherwise;
@@ -150,6 +154,7 @@ Cluster cluster_of(const Options& o, const Training& training) {
                   .per_host = o.per_host.value_or(preset.per_host),
                   .inside = link_of(o.link, "--link", preset.inside),
                   .between = link_of(o.host_link, "--host-link", preset.between)};
+  if (preset.data_sheet && is_float32(training)) cluster.device.flops = preset.float32_flops;
   if (preset.data_sheet) cluster.device.flops *= share;
   if (o.flops) cluster.device.flops = 1e12 * *o.flops;
   if (o.memory) cluster.device.memory = 1e9 * *o.memory;
@@ -166,7 +171,7 @@ Cluster cluster_of(const Options& o, const Training& training) {
 }
 
 /// Which of the figures were not measured here.
-void print_caveat(const Options& o) {
+void print_caveat(const Options& o, const Training& training) {
   const bool own_rate = o.flops || o.measured;
   if (o.device == "cpu") {
     if (!own_rate)
@@ -174,8 +179,9 @@ void print_caveat(const Options& o) {
     return;
   }
   const std::string rate = own_rate ? ""
-                                    : fmt::format("{:.0f} % of its TFLOP/s (an assumption), ",
-                                                  100 * o.share_of_peak.value_or(0.5));
+                                    : fmt::format("{:.0f} % of its {} TFLOP/s (an assumption), ",
+                                                  100 * o.share_of_peak.value_or(0.5),
+                                                  is_float32(training) ? "float32" : "bfloat16");
   fmt::print("         from the data sheet: {}memory and links; nothing of it was measured\n",
              rate);
 }
@@ -202,7 +208,7 @@ int run_plan(int argc, char** argv) {
       return 0;
     }
     fmt::print("{}", plan_header(training, cluster));
-    print_caveat(options);
+    print_caveat(options, training);
     fmt::print("\n{}\n{}\n", plan_table(ranked, options.rows), verdict(ranked));
   } catch (const UsageError&) {
     throw;

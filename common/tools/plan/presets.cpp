@@ -48,13 +48,15 @@ DevicePreset device_preset(const std::string& name) {
             .inside = {300 * kGiga, 5 * kMicro},
             .between = {25 * kGiga, 10 * kMicro},
             .per_host = 8,
-            .data_sheet = true};
+            .data_sheet = true,
+            .float32_flops = 19.5e3 * kGiga};
   if (name == "h100")
     return {.device = {name, 989e3 * kGiga, 80 * kGiga, 3350 * kGiga},
             .inside = {450 * kGiga, 5 * kMicro},
             .between = {50 * kGiga, 10 * kMicro},
             .per_host = 8,
-            .data_sheet = true};
+            .data_sheet = true,
+            .float32_flops = 67e3 * kGiga};
   fail("there is no device '{}': cpu, a100, h100; --flops, --memory and the like change one", name);
 }
 

@@ -19,13 +19,15 @@ struct DevicePreset {
   Link inside;
   Link between;
   int per_host = 1;
-  bool data_sheet = false;  // `device.flops` is its peak: multiply by an assumed fraction
+  bool data_sheet = false;   // rates are its peaks: multiply by an assumed fraction
+  double float32_flops = 0;  // of a data sheet, without tensor cores; device.flops: bfloat16
 };
 
 /// "cpu": a core, memory and loopback of a virtual machine with two cores of an AMD EPYC (Zen 3);
 /// where the figures come from is in docs/planning.md. "a100", "h100": NVIDIA's data sheets of the
-/// SXM modules with 80 GB, eight per host, each with a network card (200 and 400 Gbit/s); bfloat16
-/// without sparsity; latencies are assumed. Throws Error listing the names.
+/// SXM modules with 80 GB, eight per host, each with a network card (200 and 400 Gbit/s): bfloat16
+/// on tensor cores without sparsity (312 and 989 TFLOP/s), float32 without them (19.5 and 67); TF32
+/// is between. Latencies are assumed. Throws Error listing the names.
 DevicePreset device_preset(const std::string& name);
 
 }  // namespace lab
