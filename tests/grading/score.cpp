@@ -30,7 +30,18 @@ std::vector<Failure> distinct(const std::vector<Failure>& failures) {
   return result;
 }
 
+/// A line about the tests whose diagnosis another one has given; empty if there is none.
+std::string repeated(const TaskResult& result) {
+  const size_t more = result.failures.size() - distinct(result.failures).size();
+  if (more == 0 || result.unwritten()) return "";
+  return fmt::format("({} more {} of this task {} the same)\n", more, more == 1 ? "test" : "tests",
+                     more == 1 ? "says" : "say");
+}
+
+constexpr const char* kNotRun = "not run";
+
 std::string state(const TaskResult& result) {
+  if (result.not_graded == kNotRun) return "not tested";
   if (!result.graded()) return "not graded";
   if (result.passed()) return "passed";
   if (result.unwritten()) return "not written yet";
@@ -54,6 +65,7 @@ std::string task_report(const LabPoints& points, const TaskResult& result) {
     for (const Failure& failure : distinct(result.failures))
       fmt::format_to(out, "task {} · {}\n{}\n", task.id, failure.test,
                      indented(failure.message, "  "));
+  report += repeated(result);
   if (!result.passed()) fmt::format_to(out, "{}\nhint: {}\n\n", points.place(task), task.hint);
   fmt::format_to(out, "task {} · {}: {}/{} ({})\n", task.id, task.title,
                  result.passed() ? task.points : 0, task.points, state(result));
@@ -68,7 +80,7 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
   const Task* next = nullptr;
   const auto result_of = [&](const std::string& id) {
     const auto found = results.find(id);
-    return found != results.end() ? found->second : TaskResult{.task = id, .not_graded = "not run"};
+    return found != results.end() ? found->second : TaskResult{.task = id, .not_graded = kNotRun};
   };
   const bool all_passed = std::ranges::all_of(
       points.tasks, [&](const Task& task) { return result_of(task.id).passed(); });
@@ -87,12 +99,11 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
       for (const Failure& failure : distinct(result.failures))
         failures += fmt::format("  task {} · {}\n{}", task.id, failure.test,
                                 indented(failure.told(), "    "));
-    if (const size_t hidden = result.failures.size() - distinct(result.failures).size();
-        hidden > 0 && !result.unwritten())
-      failures += fmt::format("    ({} more tests of this task say the same)\n", hidden);
+    failures += indented(repeated(result), "    ");
     if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
-    table += fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title, reached,
-                         task.points, state(result));
+    table +=
+        fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title,
+                    result.graded() ? std::to_string(reached) : "-", task.points, state(result));
   }
   if (!failures.empty()) score.report = "what to fix:\n" + failures + "\n";
   score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);

@@ -180,6 +180,23 @@ int print_score() {
   return total.points == points.total() ? kPassed : kFailed;
 }
 
+/// "since the last change tested only in part (task 1): 0 of 10"; empty if not at all.
+std::string tested_in_part(const TaskResults& results) {
+  std::string tasks;
+  int reached = 0;
+  int possible = 0;
+  for (const Task& task : settings().points.tasks) {
+    const auto found = results.find(task.id);
+    if (found == results.end() || !found->second.graded()) continue;
+    tasks += (tasks.empty() ? "" : ", ") + task.id;
+    possible += task.points;
+    if (found->second.passed()) reached += task.points;
+  }
+  if (tasks.empty()) return "";
+  return fmt::format("since the last change tested only in part (task {}): {} of {}", tasks,
+                     reached, possible);
+}
+
 /// One line for `./workbook status`.
 int print_brief_score() {
   const LabPoints& points = settings().points;
@@ -191,6 +208,8 @@ int print_brief_score() {
   } else if (const Score now = score(points, results_of(fingerprint()), has_program());
              now.graded) {
     fmt::print("{} points\n", in_points(now));
+  } else if (const std::string some = tested_in_part(results_of(fingerprint())); !some.empty()) {
+    fmt::print("{}\n", some);
   } else if (const TaskResults old = results_of(""); old.empty()) {
     fmt::print("not tested yet\n");
   } else {

@@ -78,7 +78,7 @@ class Values(unittest.TestCase):
         number, _, unit = answer.partition(" ")
         if unit:
             self.assertEqual(entry["unit"], plain_unit(unit), place)
-        number = number.replace(",", "")
+        number = number.replace(",", "").replace("−", "-")
         decimals = len(number.partition(".")[2])
         self.assertEqual(round(value["value"], decimals), float(number), place)
         self.assertIn(value["how"], ("computed", "measured"), place)
@@ -179,7 +179,7 @@ class Status(unittest.TestCase):
         shown = self.status("2")
         self.assertIn("  1   shard                     20/20   passed\n", shown)
         self.assertNotIn("next:", shown)
-        untested = TABLE.replace("passed", "not graded").replace("not written yet", "not graded")
+        untested = TABLE.replace("passed", "not tested").replace("not written yet", "not tested")
         self.verdict("changed since the last test", untested)
         self.assertNotIn("shard ", self.status("2"))
 

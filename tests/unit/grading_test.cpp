@@ -142,7 +142,7 @@ TEST(Score, TheProgramJudgesWhatComposesTheTasks) {
 TEST(Score, KeepsTheLineOfNumbersAndSaysWhatItHides) {
   const std::string report = score(points(), {{"1", failed("1")}, {"2", passed("2")}}).report;
   EXPECT_TRUE(contains(report, "wrong sum\n    details\n")) << report;
-  EXPECT_TRUE(contains(report, "(1 more tests of this task say the same)")) << report;
+  EXPECT_TRUE(contains(report, "(1 more test of this task says the same)")) << report;
 }
 
 TEST(TaskReport, UnwrittenTaskIsOneLine) {
