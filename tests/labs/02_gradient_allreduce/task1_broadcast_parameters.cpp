@@ -100,7 +100,9 @@ void expect_weights_of_rank_0(int ranks, const lab::grading::JobOptions& options
 
 TEST(Task1, ThreeRanks) { expect_weights_of_rank_0(3, {}); }
 
-TEST(Task1, TwoRanksLateMessages) { expect_weights_of_rank_0(2, lab::grading::late_messages(11)); }
+TEST(Task1, TwoRanksWithLateMessages) {
+  expect_weights_of_rank_0(2, lab::grading::late_messages(11));
+}
 
 TEST(Task1, FiveRanksInAnyOrder) { expect_weights_of_rank_0(5, lab::grading::late_messages(12)); }
 

@@ -174,7 +174,7 @@ TEST(Task3, LateMessagesInAnyOrder) {
   expect_means(cases_for(4, lab::grading::scenario_seed() + 400), lab::grading::late_messages(31));
 }
 
-TEST(Task3, ThreeRanksAnyTargetsAnyShapes) {
+TEST(Task3, ThreeRanksWithAnyTargetsAndShapes) {
   expect_means(cases_for(3, lab::grading::scenario_seed() + 300), {});
 }
 

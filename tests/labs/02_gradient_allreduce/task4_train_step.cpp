@@ -81,7 +81,7 @@ TEST(Task4, ThreeRanks) { expect_training(3, 40, given({})); }
 
 TEST(Task4, OneRankIsLab01) { expect_training(1, 41, given({})); }
 
-TEST(Task4, TwoRanksLateMessages) {
+TEST(Task4, TwoRanksWithLateMessages) {
   expect_training(2, 42, given(lab::grading::late_messages(45)));
 }
 

@@ -295,7 +295,7 @@ void expect_training(int ranks, uint64_t seed, JobOptions options) {
               [&](size_t k, const std::vector<Parcel>& results) { judge(all[k], results); });
 }
 
-TEST(Task3, TwoRanksLateMessages) { expect_training(2, 32, late_messages(31)); }
+TEST(Task3, TwoRanksWithLateMessages) { expect_training(2, 32, late_messages(31)); }
 
 TEST(Task3, FiveRanksInAnyOrder) { expect_training(5, 33, late_messages(32)); }
 

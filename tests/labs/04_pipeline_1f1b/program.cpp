@@ -12,7 +12,7 @@ TEST(TaskProgram, ThreeRanks) {
   expect_program({"--ranks", "3", "--steps", "5", "--log-every", "1"});
 }
 
-TEST(TaskProgram, TwoRanksLargerBatch) {
+TEST(TaskProgram, TwoRanksWithALargerBatch) {
   expect_program({"--ranks", "2", "--batch", "5", "--steps", "3", "--log-every", "1"});
 }
 

@@ -110,7 +110,7 @@ TEST(Task1, OneStageSendsNothing) {
   judge_pipelines(kForward, whole_world(1), 210, late_messages(21));
 }
 
-TEST(Task1, OneToSixStagesLateMessages) {
+TEST(Task1, OneToSixStagesWithLateMessages) {
   judge_pipelines(kForward, parts_of_six_ranks(), 220, late_messages(22));
 }
 

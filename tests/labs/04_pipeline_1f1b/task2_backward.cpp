@@ -176,7 +176,7 @@ TEST(Task2, OneStageSendsNothing) {
   judge_pipelines(kBackward, whole_world(1), 310, late_messages(31));
 }
 
-TEST(Task2, OneToSixStagesLateMessages) {
+TEST(Task2, OneToSixStagesWithLateMessages) {
   judge_pipelines(kBackward, parts_of_six_ranks(), 320, late_messages(32));
 }
 

@@ -316,7 +316,7 @@ TEST(Task4, OneStageSendsNothing) {
   judge_pipelines(kClip, whole_world(1), 510, late_messages(51));
 }
 
-TEST(Task4, OneToSixStagesLateMessages) {
+TEST(Task4, OneToSixStagesWithLateMessages) {
   judge_pipelines(kClip, parts_of_six_ranks(), 520, late_messages(52));
 }
 

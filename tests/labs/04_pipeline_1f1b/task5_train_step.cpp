@@ -100,7 +100,7 @@ TEST(Task5, OneStageIsLab01) {
   judge_pipelines(kTrainStep, whole_world(1), 410, late_messages(41, kGiven));
 }
 
-TEST(Task5, OneToSixStagesLateMessages) {
+TEST(Task5, OneToSixStagesWithLateMessages) {
   judge_pipelines(kTrainStep, parts_of_six_ranks(), 420, late_messages(42, kGiven));
 }
 

@@ -318,6 +318,15 @@ class Standstill {
   size_t next_ = 0;                     // the first action that has not begun
 };
 
+/// The line after the circle advises to change the program. Where a stage departs from its actions,
+/// they are right, and the executor is not.
+std::string without_advice(const std::string& diagnosis) {
+  const size_t advice = diagnosis.find('\n', diagnosis.find("circle: rank "));
+  if (advice == std::string::npos) return diagnosis;
+  const size_t end = diagnosis.find('\n', advice + 1);
+  return diagnosis.substr(0, advice) + (end == std::string::npos ? "" : diagnosis.substr(end));
+}
+
 }  // namespace
 
 std::string why_they_stand_still(const std::vector<Course>& courses, const std::string& diagnosis) {
@@ -328,7 +337,7 @@ std::string why_they_stand_still(const std::vector<Course>& courses, const std::
     if (fault.empty()) fault = stage.fault();
     places += "\n  " + stage.place();
   }
-  return fault + (fault.empty() ? "" : "\n") + diagnosis +
+  return (fault.empty() ? diagnosis : fault + "\n" + without_advice(diagnosis)) +
          "\naccording to the lists of actions:" + places;
 }
 

@@ -8,11 +8,11 @@ namespace {
 
 using lab::grading::expect_program;
 
-TEST(TaskProgram, ThreeStagesOneForwardOneBackward) {
+TEST(TaskProgram, ThreeStagesWithOneForwardOneBackward) {
   expect_program({"--ranks", "3", "--microbatches", "4", "--steps", "4", "--log-every", "1"});
 }
 
-TEST(TaskProgram, TwoStagesGpipeInWaves) {
+TEST(TaskProgram, TwoStagesWithGpipeInWaves) {
   expect_program({"--ranks", "2", "--microbatches", "3", "--waves", "2", "--schedule", "gpipe",
                   "--steps", "3", "--log-every", "1"});
 }

@@ -161,6 +161,42 @@ std::optional<ProcessGroup> part_of(const Parcel& input, ProcessGroup& world) {
   return world.split(number, world.rank(), fmt::format("pipeline {}", number));
 }
 
+/// How many passes and sends this rank has begun: those of a list begin in its order.
+uint64_t begun(const lab::FlightRecorder& recorder) {
+  uint64_t count = 0;
+  const lab::RankSnapshot snapshot = recorder.snapshot();
+  for (const lab::OpKind kind : {lab::OpKind::kForward, lab::OpKind::kBackward, lab::OpKind::kSend})
+    count += snapshot.traffic[static_cast<size_t>(kind)].operations;
+  return count;
+}
+
+/// "before >F0, action 3 of 7": the pass or send that would have begun next after `done` of them.
+std::string place_in(const lab::ActionList& actions, uint64_t done) {
+  for (size_t i = 0; i < actions.size(); ++i)
+    if ((!is_message(actions[i].kind) || is_send(actions[i].kind)) && done-- == 0)
+      return fmt::format("before {}, action {} of {}", to_string(actions[i]), i + 1,
+                         actions.size());
+  return "after the last action";
+}
+
+/// run_actions; an exception out of it says where in the list it was thrown.
+double run_and_locate(lab::LlamaStage& stage, const lab::ActionList& actions,
+                      std::span<const TokenBatch> microbatches, const LossFunction& loss,
+                      int64_t total_targets, ProcessGroup& pipeline,
+                      const lab::FlightRecorder& recorder) {
+  const uint64_t before = begun(recorder);
+  try {
+    return run_actions(stage, actions, microbatches, loss, total_targets, pipeline);
+  } catch (const lab::NotImplemented&) {
+    throw;
+  } catch (const lab::BrokenOff&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(
+        fmt::format("{} ({})", error.what(), place_in(actions, begun(recorder) - before)));
+  }
+}
+
 /// Tasks 4a and 4b: one wave of one stage.
 Parcel run_wave(const Parcel& input, ProcessGroup& world) {
   std::optional<ProcessGroup> part = part_of(input, world);
@@ -184,9 +220,9 @@ Parcel run_wave(const Parcel& input, ProcessGroup& world) {
     return lab::grading::reference_loss(logits, batch, total);
   };
   Parcel result;
-  result.set("loss", run_actions(stage, schedule.stages.at(static_cast<size_t>(pipeline.rank())),
-                                 microbatches, loss, static_cast<int64_t>(input.number("total")),
-                                 pipeline));
+  result.set("loss", run_and_locate(stage, schedule.stages.at(static_cast<size_t>(pipeline.rank())),
+                                    microbatches, loss, static_cast<int64_t>(input.number("total")),
+                                    pipeline, world.recorder()));
   result.set("totals", totals);
   result.set("order", order);
   result.set("gradients", lab::grading::packed(stage, stage.gradients()));

@@ -88,7 +88,7 @@ void expect_one_f_one_b(const Question& question, const Schedule& answer) {
   }
 }
 
-TEST(Task2, WarmUpSteadyStateCoolDown) {
+TEST(Task2, WarmUpThenSteadyStateThenCoolDown) {
   std::vector<Question> questions;
   for (const Size& size : all_sizes()) questions.push_back(about_size("one_f_one_b", size));
   judge_schedules("one_f_one_b", questions, expect_one_f_one_b);

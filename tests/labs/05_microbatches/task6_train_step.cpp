@@ -400,9 +400,10 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
       const Parcel refusals = ranks[rank].part("refusals");
       const std::string how = refusals.text("refusal.0");
       const std::string why = fmt::format(
-          "rank {}: {} microbatches are not whole waves of the schedule's {}, at least one: "
+          "rank {}: {} not whole waves of the schedule's {}, at least one: "
           "train_step must throw lab::Error (lab::require) before anything is done, on every rank",
-          rank, counts[k], m);
+          rank, counts[k] == 1 ? "1 microbatch is" : fmt::format("{} microbatches are", counts[k]),
+          m);
       if (how != "lab::Error")
         stop(fmt::format(
             "{}; it {}", why,
