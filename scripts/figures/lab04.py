@@ -31,7 +31,7 @@ def activation_bytes(layers, has_head, sequences):
 
 def head_cost(vocabulary):
     """Multiplications and additions of the head per token, in layers."""
-    layer = 2 * (4 * C * C + 3 * C * H) + 2 * C * (T + 1)
+    layer = 2 * (4 * C * C + 3 * C * H) + 2 * C * T
     return 2 * vocabulary * C / layer
 
 
@@ -39,10 +39,10 @@ def stages():
     """The model in three pieces, what each holds and what crosses the cuts."""
     fig = Figure(980, 470, "One model cut into three stages: what each holds, what crosses the cuts")
     left, pitch, w, top, h = 60, 325, 210, 70, 250
-    parts = [("rank 0 = stage 0", ["embedding", "layer 0", "layer 1"], "3.84 M weights"),
-             ("rank 1 = stage 1", ["layer 2", "layer 3"], "2.66 M weights"),
-             ("rank 2 = stage 2", ["layer 4", "layer 5", "norm, head"], "3.84 M weights")]
-    for i, (name, pieces, size) in enumerate(parts):
+    parts = [("rank 0 = stage 0", ["embedding", "layer 0", "layer 1"]),
+             ("rank 1 = stage 1", ["layer 2", "layer 3"]),
+             ("rank 2 = stage 2", ["layer 4", "layer 5", "norm, head"])]
+    for i, (name, pieces) in enumerate(parts):
         x = left + i * pitch
         fig.text(x + w / 2, top - 16, name, 18, INK, weight="bold")
         fig.rect(x, top, w, h, PALE_GREY, INK, 2, 12)
@@ -52,7 +52,7 @@ def stages():
             fig.rect(x + 22, y, w - 44, 40, PALE_BLUE if layer else PALE_GREEN,
                      BLUE if layer else GREEN, 1.5, 6)
             fig.text(x + w / 2, y + 26, piece, 17, BLUE if layer else GREEN)
-        fig.text(x + w / 2, top + 182, size, 16, INK, weight="bold")
+        fig.text(x + w / 2, top + 182, "weights", 16, INK, weight="bold")
         fig.text(x + w / 2, top + 206, "their gradients, m and v", 15, MUTED)
         fig.text(x + w / 2, top + 230, "activations of its layers", 15, MUTED)
     for i in range(2):
@@ -70,8 +70,7 @@ def stages():
     fig.line(x - 40, top + h + 4, x - 40, top + h + 44, BLUE, 2.5, arrow=True)
     fig.line(x + 40, top + h + 44, x + 40, top + h + 6, ORANGE, 2.5, arrow=True)
     fig.text(x, top + h + 66, "logits, targets: the loss", 17, INK, weight="bold")
-    fig.text(490, 440, f"Each message: B · T · C · 4 = {B * T * C * 4:,} bytes, for a batch of "
-             "3 sequences of 256 tokens.", 16, MUTED)
+    fig.text(490, 440, "Each message: B · T · C numbers of 4 bytes.", 16, MUTED)
     fig.save(FOLDER / "stages.svg")
 
 

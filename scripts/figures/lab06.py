@@ -71,7 +71,7 @@ def hybrid():
         fig.line(x + w / 2, middle + 24, x + w / 2, top + row - 2, RED, 2.5, arrow=True)
         fig.rect(x - 4, middle - 25, w + 8, 50, PAPER, RED, 2.5)
         fig.text(x + w / 2, middle - 4, "all-reduce", 16, RED, weight="bold")
-        fig.text(x + w / 2, middle + 16, f"{4 * STAGE_WEIGHTS[s] / 1e6:.1f} MB, once", 13, MUTED)
+        fig.text(x + w / 2, middle + 16, "once a step", 13, MUTED)
     fig.text(20, middle + 5, "replicas", 18, RED, "start", "bold")
     fig.text(490, 402, "Within a pipeline: one microbatch after the other, in both directions, between "
              "neighbours.", 15, MUTED)
@@ -122,7 +122,7 @@ def groups():
                 fig.text(panel_x[call] + 2 * pitch + 46, y0 + 8 + color * 34, f"{color}: {words}",
                          16, COLORS[color][1], "start", "bold")
     fig.line(20, 224, 960, 224, FAINT, 1.5)
-    fig.text(490, 418, "Fill: the color that the rank passes. Beside it: the members of each group, "
+    fig.text(490, 418, "Fill: the color that the rank passes. Next to it: the members of each group, "
              "in the order of their keys.", 15, MUTED)
     fig.text(490, 442, "A split knows nothing of names: ranks that pass the same color in the same "
              "call form a group.", 15, MUTED)
@@ -200,7 +200,7 @@ def traffic():
         crossing = gradient_bytes(stage) / activation_bytes(stage, 1)
         fig.dot(*axes.at(crossing, gradient_bytes(stage) / 1e6), INK)
     fig.text(490, 434, "dp = 2, pp = 3, the default model. Gradients do not grow with the batch, "
-             "activations not with the layers.", 15, MUTED)
+             "activations do not grow with the layers.", 15, MUTED)
     fig.save(FOLDER / "traffic.svg")
 
 

@@ -56,7 +56,7 @@ P_405B = llama(126, 16384, 1024, 53248, 128256)
 # --- FLOPs per token of the forward pass, and the head's cost in layers.
 
 matrix_flops = 2 * (4 * C * C + 3 * C * H)
-attention_flops = 4 * C * (T + 1) // 2
+attention_flops = 4 * C * T // 2
 layer_flops = matrix_flops + attention_flops
 
 
