@@ -50,7 +50,8 @@ def points(build, number, force):
         what = {"does not compile": "the file does not compile", "not tested yet": "the file was not tested"}
         raise Problem(f"lab {number}: {what.get(state, 'the file has changed since its last test')}: "
                       f"./workbook test {number.lstrip('0')} first, or submit it as it is with --force")
-    return {task: (int(reached), int(most)) for task, _, reached, most in ROW.findall(verdict(build, number, "--score"))}
+    rows = ROW.findall(verdict(build, number, "--score"))
+    return {task: {"points": int(reached), "max": int(most)} for task, _, reached, most in rows}
 
 
 def version(root):
@@ -70,9 +71,9 @@ def described(root, build, files, force):
         number = number_of(file)
         tasks = points(build, number, force)
         labs[number] = {"file": file, "sha256": hashlib.sha256((root / file).read_bytes()).hexdigest(),
-                        "tested": tasks is not None, "tasks": tasks or {},
-                        "points": sum(reached for reached, _ in (tasks or {}).values()),
-                        "max": sum(most for _, most in (tasks or {}).values())}
+                        "tested": tasks is not None, "tasks": tasks or {}}
+        for key in ("points", "max"):
+            labs[number][key] = sum(task[key] for task in (tasks or {}).values())
     return {**version(root), "labs": labs}
 
 

@@ -65,6 +65,7 @@ class Watch:
             (self.file.parent / "points.json").read_text(encoding="utf-8"))["tasks"]}
         self.verdict = build / "bin" / f"lab{self.number}_verdict"
         self.has_program = (build / "bin" / f"lab{self.number}_rehearsal").exists()
+        self.since = 0.0                 # the time of the save, or of Enter
         self.seen = self.tested = None   # stamps of the file: at the last look, and of what is tested
         self.before = {}                 # the state of each task in the last test
         self.states, self.reports = {}, {}
@@ -77,18 +78,19 @@ class Watch:
         self.seen = now
         return now is not None and now == before and now != self.tested
 
-    def start(self):
+    def start(self, saved=False):
         """Tests the file as it is now, in place of what is being tested."""
         self.stop()
         now = stamp(self.file)
         if now is None:
-            self.build_error = f"{self.file.relative_to(self.root)} is missing: ./workbook reset {self.short} restores it"
+            self.build_error = f"{self.file.name} is missing: ./workbook reset {self.short} restores the starter"
             self.draw()
             return
         if self.tested and now[0] < self.tested[0]:  # an older version has come back: ninja must notice
             os.utime(self.file)
             now = stamp(self.file)
         self.seen = self.tested = now
+        self.since = now[0] / 1e9 if saved else time.time()
         self.before.update(self.states)
         self.states, self.reports = {}, {}
         self.build_error, self.hints, self.level, self.seconds = "", "", 0, 0.0
@@ -130,7 +132,7 @@ class Watch:
         self.reports[task] = text
         self.states[task] = {0: PASSED, 1: UNWRITTEN if unwritten else FAILED, 77: PASSED}.get(status, NOT_GRADED)
         if not self.seconds and self.failing():
-            self.seconds = time.time() - self.tested[0] / 1e9
+            self.seconds = time.time() - self.since
 
     def finish_step(self):
         """Notes what the build or the test has said, and starts what comes next."""
@@ -148,7 +150,7 @@ class Watch:
             if self.step != PROGRAM and not self.waiting and self.all_passed() and self.has_program:
                 self.waiting = [PROGRAM]
         if not self.seconds and not self.waiting:
-            self.seconds = time.time() - self.tested[0] / 1e9
+            self.seconds = time.time() - self.since
         if self.waiting:
             self.next_step()
         else:
@@ -247,7 +249,7 @@ class Watch:
                 elif key in "hH":
                     self.hint()
             if self.saved():
-                self.start()
+                self.start(saved=True)
             elif self.process and self.process.poll() is not None:
                 self.finish_step()
             elif self.process:

@@ -327,8 +327,7 @@ int compare_steps() {
   GTEST_FLAG_SET(fail_fast, true);
   const TaskResult result = run_tests({task->id})[task->id];
   if (!result.not_graded.empty()) fail("{}", result.not_graded);
-  for (const Failure& failure : result.failures)
-    fmt::print("the first difference: {}\n", failure.message);
+  for (const Failure& failure : result.failures) fmt::print("{}\n", failure.message);
   if (!result.failures.empty()) return kFailed;
   fmt::print(
       "the same in {} scenarios: on every rank, the logits of each microbatch, the gradients given "

@@ -242,11 +242,11 @@ void compare_calls(std::vector<Call> calls, JobOptions options) {
   const Sequence own = run_sequence(calls, options);
   for (size_t k = 0; k < calls.size(); ++k) {
     if (k >= own.results.size())
-      stop("your file ends the step, the reference's completes it: " + own.failure +
-           which_call(calls, k));
+      stop((own.unwritten ? "" : "the reference completes these steps, your file does not\n") +
+           own.failure + which_call(calls, k));
     const std::string difference =
         first_difference(calls[k].inputs, own.results[k], right.results[k]);
-    if (!difference.empty()) stop(difference + which_call(calls, k));
+    if (!difference.empty()) stop("first difference: " + difference + which_call(calls, k));
     ++mutable_compared_calls();
   }
 }

@@ -75,7 +75,7 @@ class Loop(unittest.TestCase):
         self.assertEqual(names, [*FILES.values(), "submission.json"])
         self.assertEqual(about["workbook"], self.commit)
         self.assertEqual(about["labs"]["02"]["sha256"], hashlib.sha256(text.encode()).hexdigest())
-        self.assertEqual(about["labs"]["02"]["tasks"], {"1": [10, 10], "2": [0, 25]})
+        self.assertEqual(about["labs"]["02"]["tasks"], {"1": {"points": 10, "max": 10}, "2": {"points": 0, "max": 25}})
         self.assertEqual((about["labs"]["02"]["points"], about["labs"]["02"]["max"]), (10, 35))
         archive = self.root / "submission-01-02.tar.gz"
         graded = Submission("", archive)
@@ -116,9 +116,9 @@ class Loop(unittest.TestCase):
         self.assertFalse(list(self.root.glob("submission*")))
 
     def test_diff(self):
-        self.assertIn("once your file has all points of lab 02 (now: 10/35 points)", self.workbook("diff", "2", code=1))
+        self.assertIn("once your file has all points of lab 02. Now: 10/35 points", self.workbook("diff", "2", code=1))
         self.verdict("02", "changed since the last test (35/35 points)")
-        self.assertIn("(now: changed since", self.workbook("diff", "2", code=1))
+        self.assertIn("Now: changed since", self.workbook("diff", "2", code=1))
         self.verdict("02", "35/35 points")
         shown = self.workbook("diff", "2")
         for sign, place in (("-", FILES["02"]), ("+", SOLUTION)):
