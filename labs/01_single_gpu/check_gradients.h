@@ -107,7 +107,7 @@ bool report_check(const char* what, float best, const Check& check) {
     fmt::print("{:8g}   {:11.4f} %\n", h, 100 * check(h).check.error());
   const WorstCheck worst = check(best);
   const bool right = worst.check.error() < kGradientTolerance;  // not if it is not a number
-  fmt::print("{}, with h = {:g}; largest error at {}: gradient {:.5f}, difference {:.5f}\n\n",
+  fmt::print("{}, with h = {:g}; largest error at {}: gradient {:.5f}, difference {:.5f}\n",
              right ? "right" : "WRONG", best, worst.where, worst.check.gradient,
              worst.check.difference);
   return right;
@@ -119,6 +119,7 @@ inline int check_gradients(LossFunction loss) {
   lab::set_thread_count(1);  // so small that threads would wait longer than they compute
   const bool loss_is_right = report_check("causal_lm_loss: 48 scores, each moved by h alone", 1e-2F,
                                           [&](float h) { return check_loss(loss, h); });
+  fmt::print("\n");
   const bool step_is_right =
       report_check("train_step: 21 tensors of weights, each moved by h as a whole", 1e-3F,
                    [&](float h) { return check_step(loss, h); });

@@ -44,6 +44,6 @@ Parcel unfinished_operations(const RankSnapshot& snapshot, const std::vector<OpR
 inline constexpr const char* kUnfinishedCall = "unfinished";
 
 /// The group in which ranks meet between calls; its operations are not noted.
-inline constexpr const char* kBetweenCalls = "the end of this call";
+inline constexpr const char* kBetweenCalls = "the test after this call";
 
 }  // namespace lab::grading

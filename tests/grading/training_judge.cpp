@@ -19,10 +19,12 @@ constexpr double kRoundings = 4;
 std::string totals_in_words(const TrainingStep& s) {
   const Numbers totals = s.result.numbers(s.entry("totals"));
   if (totals.empty()) return s.is_last_stage() ? "loss was never called in this step" : "";
-  return fmt::format(
-      "loss was called with total_targets = {}; this rank has {} targets, all ranks "
-      "have {}",
-      fmt::join(totals, ", "), s.own.targets, s.all.targets);
+  const std::string called =
+      fmt::format("loss was called with total_targets = {}; ", fmt::join(totals, ", "));
+  if (s.training.ranks() == 1)
+    return called + fmt::format("this step has {} targets", s.all.targets);
+  return called +
+         fmt::format("this rank has {} targets, all ranks have {}", s.own.targets, s.all.targets);
 }
 
 void expect_one_update(const TrainingStep& s, size_t rank) {

@@ -10,8 +10,10 @@
 #include <functional>
 #include <regex>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
 #include "tests/grading/quoted.h"
 #include "tests/grading/rank_harness.h"
@@ -141,13 +143,13 @@ struct Sequence {
 /// them: said first.
 std::string with_returned_ranks(const std::string& diagnosis) {
   const std::regex wait("rank (\\d+) waits in ([^\\n]*)");
-  std::vector<std::string> returned;
+  std::vector<int> returned;
   std::string waiting;
   for (auto match = std::sregex_iterator(diagnosis.begin(), diagnosis.end(), wait);
        match != std::sregex_iterator(); ++match) {
     const std::string operation = (*match)[2];
     if (operation.find(kBetweenCalls) != std::string::npos)
-      returned.push_back((*match)[1]);
+      returned.push_back(std::stoi((*match)[1]));
     else if (waiting.empty() && operation.find(" #") != std::string::npos)  // a collective
       waiting =
           fmt::format("rank {} still waits in {}", (*match)[1].str(),
@@ -155,9 +157,9 @@ std::string with_returned_ranks(const std::string& diagnosis) {
   }
   if (returned.empty() || waiting.empty()) return diagnosis;
   return fmt::format(
-      "rank {} has returned, but {}: every rank takes part in every message of a call, even if it "
+      "{} returned, but {}: every rank takes part in every message of a call, even if it "
       "has nothing to contribute\n{}",
-      fmt::join(returned, " and "), waiting, diagnosis);
+      list_ranks(returned) + (returned.size() == 1 ? " has" : " have"), waiting, diagnosis);
 }
 
 bool failed_in_prelude(const std::vector<Call>& calls, const Sequence& sequence) {
@@ -198,9 +200,9 @@ Sequence run_sequence(
 }
 
 std::string which_call(const std::vector<Call>& calls, size_t k) {
-  if (calls.size() == 1 && calls[k].name.empty()) return "";
-  return fmt::format("\n(call {} of {} in one process{}{})", k + 1, calls.size(),
-                     calls[k].name.empty() ? "" : ": ", calls[k].name);
+  const std::string& name = calls[k].name;
+  if (calls.size() == 1) return name.empty() ? "" : fmt::format("\n({})", name);
+  return fmt::format("\n(call {} of {}{}{})", k + 1, calls.size(), name.empty() ? "" : ": ", name);
 }
 
 /// Why call k of a sequence is wrong; empty if it is right.

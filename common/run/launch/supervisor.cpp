@@ -129,7 +129,8 @@ int Supervisor::report() {
     fmt::print(stderr, "the job was interrupted on another host\n");
   } else if (alike && children.size() > 1) {
     fmt::print(stderr, "error: all ranks {}{}\n", judge_ ? "" : "of this host ",
-               fate == RankFate::kKilled ? "were " + describe_signal(status) : "failed");
+               fate == RankFate::kKilled ? "were " + describe_signal(status)
+                                         : fmt::format("exited with code {}", status));
   } else {
     RankSnapshot rank;
     rank.rank = first_rank + static_cast<int>(first);

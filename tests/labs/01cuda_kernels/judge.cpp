@@ -38,8 +38,8 @@ constexpr const char* kLessons[][3] = {
      "or give each warp its own place"},
     {"", "which no thread of this block has written",
      "shared memory is read before any thread has written it: is a __syncthreads() missing between "
-     "the writing and the reading? Or is more read than there is: a block has blockDim.x / 32 "
-     "warps, hence as many partial results, not always 32"},
+     "the writing and the reading, or in a branch that only some threads take? Or is more read "
+     "than there is: a block has blockDim.x / 32 warps, hence as many partial results, not 32"},
     {"", "outside",
      "a thread reaches beyond the end of an array, or before its beginning: threads beyond the end "
      "of the row must compare their index with its length, too; and -1 is not an index"},

@@ -119,8 +119,8 @@ void judge(const std::vector<Rows>& all, const Options& options = {}) {
                        options);
       expect_shared_row(result, rows.columns());
     };
-    calls.push_back({fmt::format("{} rows of {} columns", rows.count(), rows.columns()),
-                     rows.x.numel() > 0, Parcel(), judge_rows});
+    calls.push_back({fmt::format("x [{}, {}]", rows.count(), rows.columns()), rows.x.numel() > 0,
+                     Parcel(), judge_rows});
     calls.back().input.set("x", rows.x);
     calls.back().input.set("weight", rows.weight);
     calls.back().input.set("epsilon", rows.epsilon);

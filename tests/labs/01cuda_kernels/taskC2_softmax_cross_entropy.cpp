@@ -188,8 +188,8 @@ void judge(const std::vector<Rows>& all, Options options = {}) {
                      "pass over the row, by merging pairs (section 2.4), the gradient out of a "
                      "second one\nnumbers that were read:");
     };
-    calls.push_back({fmt::format("{} rows of {} scores", rows.count(), rows.vocab()),
-                     rows.count() > 0, Parcel(), judge_rows});
+    calls.push_back({fmt::format("logits [{}, {}]", rows.count(), rows.vocab()), rows.count() > 0,
+                     Parcel(), judge_rows});
     calls.back().input.set("logits", rows.logits);
     calls.back().input.set("targets", rows.targets);
     calls.back().input.set("scale", rows.scale);

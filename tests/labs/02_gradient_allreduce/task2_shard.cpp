@@ -119,10 +119,11 @@ std::string unequal_lengths(const Epoch& e, const std::vector<Sequences>& all) {
   const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_size);
   if (least->size() != most->size())
     return fmt::format(
-        "the shards are not equally long: rank {} has {} sequences, rank {} has {}; after {} steps "
-        "of one sequence, rank {} would begin another one and wait for rank {} forever",
-        most - all.begin(), most->size(), least - all.begin(), least->size(), least->size(),
-        most - all.begin(), least - all.begin());
+        "the shards are not equally long: {} on rank {}, {} on rank {}; with one sequence per "
+        "step, "
+        "rank {} would wait in step {} for rank {} forever",
+        most->size(), most - all.begin(), least->size(), least - all.begin(), most - all.begin(),
+        least->size() + 1, least - all.begin());
   if (least->size() != e.per_rank())
     return fmt::format(
         "every rank reads {} sequences of the epoch's {}; with {} ranks it should be {}",
@@ -155,9 +156,10 @@ void expect_partitions(const std::vector<Epoch>& epochs) {
     Parcel input;
     input.set("order", Numbers(e.order.begin(), e.order.end()));
     input.set("world_size", e.world_size);
-    calls.push_back({.scenario = "shards",
-                     .inputs = {input},
-                     .name = fmt::format("{} sequences, {} ranks", e.order.size(), e.world_size)});
+    calls.push_back(
+        {.scenario = "shards",
+         .inputs = {input},
+         .name = fmt::format("sequences: {}, ranks: {}", e.order.size(), e.world_size)});
   }
   judge_calls(calls, {.network = lab::grading::Network::kNone},
               [&](size_t k, const std::vector<Parcel>& ranks) { judge(epochs[k], ranks[0]); });
