@@ -243,7 +243,8 @@ def run_experiment(root, folder, build, points, letter, words):
                 raise Problem(f"the right version fails, so there is nothing to compare: {out}/{run_name}.log")
     rows = loss_table(runs)
     print("\n" + "\n".join("  ".join(f"{cell:>10}" for cell in row) for row in rows))
-    print(difference_in_words(runs))
+    if difference := difference_in_words(runs):
+        print(difference)
 
     done = re.search(r"(\d+)/(\d+) points", points)
     if not (done and done[1] == done[2]):
