@@ -25,6 +25,7 @@ from pathlib import Path
 
 POLL_S = 0.1
 STEP_POLL_S = 0.02  # while something runs
+JOBS = max(2, os.cpu_count() or 2)  # tasks that are tested at once: ranks wait for each other half of the time
 END_S = 5           # for a build or a test that has been asked to end
 PROGRAM = "program"
 PASSED, FAILED, UNWRITTEN, NOT_GRADED, NOT_RUN = "passed", "failed", "not written yet", "not graded", "not run"
@@ -69,7 +70,7 @@ class Watch:
         self.seen = self.tested = None   # stamps of the file: at the last look, and of what is tested
         self.before = {}                 # the state of each task in the last test
         self.states, self.reports = {}, {}
-        self.waiting, self.step, self.process, self.output = [], "", None, None
+        self.waiting, self.running = [], {}  # steps: "build", a task, PROGRAM; with process and output
         self.build_error, self.hints, self.level, self.seconds = "", "", 0, 0.0
 
     def saved(self):
@@ -97,13 +98,14 @@ class Watch:
         order = {FAILED: 0, UNWRITTEN: 1, NOT_GRADED: 1, PASSED: 3}
         tasks = sorted(self.titles, key=lambda task: order.get(self.before.get(task), 2))  # stable
         self.waiting = ["build", *tasks]
-        self.next_step()
+        self.go_on()
 
     def stop(self):
-        if self.process:
-            end(self.process)
-            self.output.close()
-        self.process, self.waiting = None, []
+        self.waiting = []
+        for process, output in self.running.values():
+            end(process)
+            output.close()
+        self.running = {}
 
     def command(self, step):
         if step == "build":
@@ -111,21 +113,24 @@ class Watch:
                     self.file.relative_to(self.root), self.root, self.build, f"lab{self.number}_shared_student"]
         return [self.verdict, "--program"] if step == PROGRAM else [self.verdict, "--task", step, "--at-once"]
 
-    def next_step(self):
-        self.step = self.waiting.pop(0)
-        self.output = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([str(word) for word in self.command(self.step)], stdin=subprocess.DEVNULL,
-                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+    def go_on(self):
+        """Starts what can be started: the build alone, then tasks."""
+        while self.waiting and "build" not in self.running and len(self.running) < JOBS:
+            step = self.waiting.pop(0)
+            output = tempfile.TemporaryFile()
+            process = subprocess.Popen([str(word) for word in self.command(step)], stdin=subprocess.DEVNULL,
+                                       stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            self.running[step] = process, output
         self.draw()
 
-    def read_first_failure(self):
+    def read_first_failures(self):
         """Shows a task's first failure while its other tests still run."""
-        if self.step in self.states or self.step not in self.titles or not os.fstat(self.output.fileno()).st_size:
-            return
-        text = os.pread(self.output.fileno(), 1 << 20, 0).decode("utf-8", "replace")
-        if "\f" in text:
-            self.note(self.step, text.partition("\f")[0].strip(), 1)
-            self.draw()
+        for step, (_, output) in self.running.items():
+            if step in self.titles and step not in self.states and os.fstat(output.fileno()).st_size:
+                text = os.pread(output.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+                if "\f" in text:
+                    self.note(step, text.partition("\f")[0].strip(), 1)
+                    self.draw()
 
     def note(self, task, text, status):
         unwritten = text.startswith(f"task {task} is not written yet")
@@ -134,27 +139,23 @@ class Watch:
         if not self.seconds and self.failing():
             self.seconds = time.time() - self.since
 
-    def finish_step(self):
+    def finish(self, step):
         """Notes what the build or the test has said, and starts what comes next."""
-        status = self.process.returncode
-        self.output.seek(0)
-        text = self.output.read().decode("utf-8", "replace").strip()
-        self.output.close()
-        self.process = None
-        if self.step == "build":
-            if status:
+        process, output = self.running.pop(step)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace").strip()
+        output.close()
+        if step == "build":
+            if process.returncode:
                 self.build_error, self.waiting = text, []
         else:
-            task = list(self.titles)[-1] if self.step == PROGRAM else self.step  # as tests/grading/score.h
-            self.note(task, text.rpartition("\f")[2].strip(), status)  # without what was told at once
-            if self.step != PROGRAM and not self.waiting and self.all_passed() and self.has_program:
+            task = list(self.titles)[-1] if step == PROGRAM else step  # as tests/grading/score.h
+            self.note(task, text.rpartition("\f")[2].strip(), process.returncode)  # without what was told at once
+            if step != PROGRAM and not self.running and self.all_passed() and self.has_program:
                 self.waiting = [PROGRAM]
-        if not self.seconds and not self.waiting:
+        if not self.seconds and not self.waiting and not self.running:
             self.seconds = time.time() - self.since
-        if self.waiting:
-            self.next_step()
-        else:
-            self.draw()
+        self.go_on()
 
     def all_passed(self):
         return all(self.states.get(task) == PASSED for task in self.titles)
@@ -193,7 +194,7 @@ class Watch:
             if len(parts) > 3:
                 parts = [parts[0], f"(./workbook test {self.short} {task} shows the other failures)", *parts[-2:]]
             return "\n\n".join([*parts[:-1], self.colour(COLOURS[self.states[task]], parts[-1])])
-        if self.process:
+        if self.running:
             return ""
         return self.colour("32", "every task passes") + (
             f"\n\nnext: ./workbook status {self.short}, ./workbook diff {self.short} and the experiments: "
@@ -203,16 +204,14 @@ class Watch:
         cells = []
         for task, title in self.titles.items():
             state = self.states.get(task, NOT_RUN)
-            if self.process and self.step in (task, PROGRAM if task == list(self.titles)[-1] else task):
+            if task in self.running or (PROGRAM in self.running and task == list(self.titles)[-1]):
                 cells.append(self.colour("36", f"… {task} {title}"))
             else:
                 cells.append(self.colour(COLOURS[state], f"{MARKS[state]} {task} {title}"))
         return "  ".join(cells)
 
     def draw(self):
-        doing = ""
-        if self.process:
-            doing = " · building" if self.step == "build" else f" · testing {self.step}"
+        doing = " · building" if "build" in self.running else " · testing" if self.running else ""
         when = time.strftime("%H:%M:%S", time.localtime(self.tested[0] / 1e9)) if self.tested else ""
         shown = f" · shown after {self.seconds:.1f} s" if self.seconds else ""
         head = self.colour("1", f"lab {self.number}") + f" · {self.file.name} · saved {when}{shown}{doing}"
@@ -241,7 +240,7 @@ class Watch:
     def run(self):
         self.start()
         while True:
-            for key in self.keys(STEP_POLL_S if self.process else POLL_S):
+            for key in self.keys(STEP_POLL_S if self.running else POLL_S):
                 if key in "qQ\x04":
                     return
                 if key in "\r\n":
@@ -250,10 +249,10 @@ class Watch:
                     self.hint()
             if self.saved():
                 self.start(saved=True)
-            elif self.process and self.process.poll() is not None:
-                self.finish_step()
-            elif self.process:
-                self.read_first_failure()
+                continue
+            for step in [step for step, (process, _) in self.running.items() if process.poll() is not None]:
+                self.finish(step)
+            self.read_first_failures()
 
 
 def main(arguments):
