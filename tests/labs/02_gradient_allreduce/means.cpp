@@ -62,7 +62,7 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
   add([&](size_t r) { return targets[r]; },
       "a sum over all targets: divide by the number of targets of all ranks");
   add([&](size_t r) { return targets[r] / n; },
-      "divided by the number of ranks: divide by the number of targets of all ranks");
+      "divided by the number of ranks instead of the number of targets of all ranks");
   add([&](size_t r) { return targets[r] / total / n; },
       "divided by the number of ranks on top of the number of targets: averaged twice");
   add([&](size_t r) { return targets[r] / total / total; },

@@ -121,9 +121,9 @@ std::string unequal_lengths(const Epoch& e, const std::vector<Sequences>& all) {
     return fmt::format(
         "the shards are not equally long: {} on rank {}, {} on rank {}; with one sequence per "
         "step, "
-        "rank {} would wait in step {} for rank {} forever",
+        "rank {} would wait forever for rank {} in step {}",
         most->size(), most - all.begin(), least->size(), least - all.begin(), most - all.begin(),
-        least->size() + 1, least - all.begin());
+        least - all.begin(), least->size() + 1);
   if (least->size() != e.per_rank())
     return fmt::format(
         "every rank reads {} sequences of the epoch's {}; with {} ranks it should be {}",
