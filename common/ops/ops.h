@@ -65,8 +65,7 @@ void rope(const Tensor& x, const Tensor& table, int64_t length, int64_t first_po
           Rotation rotation);
 
 // --- Causal attention, with grouped queries (Ainslie et al., 2023): head h of the queries uses
-// head
-//     h / (heads/kv_heads) of keys and values. Memory for scores is a small block per thread
+//     head h / (heads/kv_heads) of keys and values. Memory for scores is a small block per thread
 //     instead of T x T; the backward pass recomputes them from the saved logsumexp (Dao et al.,
 //     2022).
 
