@@ -84,7 +84,10 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   std::vector<double> multiple = expected.values;
   for (double& value : multiple) value *= factor;
   if (got.size() > 1 && factor != 0.0 && distance(got, multiple, expected) <= 1)
-    return fmt::format("{}: {:.6g} times what they should be", expected.what, factor);
+    return fmt::format("{}: {:.6g} times what they should be{}", expected.what, factor,
+                       factor > 1   ? ": is a divisor missing, or something added up twice?"
+                       : factor > 0 ? ": is a divisor too large, or a part missing?"
+                                    : "");
   size_t wrong = 0;
   for (size_t i = 0; i < got.size(); ++i)
     wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
