@@ -180,7 +180,7 @@ int print_score() {
   return total.points == points.total() ? kPassed : kFailed;
 }
 
-/// "since the last change tested only in part (task 1): 0 of 10"; empty if not at all.
+/// "only task 1 tested since the last change: 0 of 10 points"; empty if none was.
 std::string tested_in_part(const TaskResults& results) {
   std::string tasks;
   int reached = 0;
@@ -193,8 +193,8 @@ std::string tested_in_part(const TaskResults& results) {
     if (found->second.passed()) reached += task.points;
   }
   if (tasks.empty()) return "";
-  return fmt::format("since the last change tested only in part (task {}): {} of {}", tasks,
-                     reached, possible);
+  return fmt::format("only task{} {} tested since the last change: {} of {} points",
+                     tasks.find(',') == std::string::npos ? "" : "s", tasks, reached, possible);
 }
 
 /// One line for `./workbook status`.

@@ -180,6 +180,9 @@ class Status(unittest.TestCase):
         self.assertIn("  1   shard                     20/20   passed\n", shown)
         self.assertNotIn("next:", shown)
         untested = TABLE.replace("passed", "not tested").replace("not written yet", "not tested")
+        for brief in ("changed since the last test", "only task 1 tested since the last change: 20 of 20 points"):
+            self.verdict(brief, untested)
+            self.assertIn("the values appear next to your numbers once", self.status("2"))
         self.verdict("changed since the last test", untested)
         self.assertNotIn("shard ", self.status("2"))
 
