@@ -121,8 +121,8 @@ std::string plan_table(const std::vector<Estimate>& ranked, int rows) {
   if (shown < ranked.size())
     text += fmt::format("... and {} more (--rows 0 shows all)\n", ranked.size() - shown);
   return text +
-         "seqs: sequences per microbatch. layers: of each stage, divided for large m. memory: of the "
-         "fullest rank. bubble, comm., update: fractions of the step.\n";
+         "seqs: sequences per microbatch. layers: of each stage, divided for large m. memory: of "
+         "the fullest rank. bubble, comm., update: fractions of the step.\n";
 }
 
 std::string plan_json(const Training& training, const Cluster& cluster,
