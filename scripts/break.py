@@ -32,7 +32,7 @@ from lab_code import changed_source, read_experiments, read_mutants, split_optio
 
 LIMIT_S = 900  # of a run, which takes about a minute
 END_S = 10  # for a run that has been asked to end
-LAST_LINES = 12  # of a run's output, on the page
+LAST_LINES = 30  # of a run's output, on the page
 ERROR_LINES = 25  # of an error, on the page
 TERMINAL_LINES = 12  # and in the terminal
 
@@ -184,13 +184,15 @@ def run_program(root, command, implementation, name, folder):
 
 
 def tail(log):
-    """The last lines of the output, or from an error on, without the prefix of rank 0 and the checkpoint."""
+    """The last paragraphs of the output, or from an error on, without the prefix of rank 0 and the checkpoint."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(encoding="utf-8", errors="replace")).splitlines()
     lines = [line.removeprefix("[0] ") for line in lines]
     errors = [i for i, line in enumerate(lines) if re.match(r"(\[\d+\] )?error: ", line)]
     if errors:
         return lines[errors[0]:][:ERROR_LINES]
-    return [line for line in lines if not line.startswith("checkpoint ")][-LAST_LINES:]
+    lines = [line for line in lines if not line.startswith("checkpoint ")]
+    begins = [0] + [i + 1 for i, line in enumerate(lines) if not line.strip()]
+    return lines[next((i for i in begins if len(lines) - i <= LAST_LINES), begins[-1]):]
 
 
 def words_of(options):
@@ -200,7 +202,8 @@ def words_of(options):
 def found_by_test(mutant):
     if mutant is None:
         return ""
-    return f"task {' and '.join(mutant.tasks)} fails: “… {' '.join(mutant.message)} …”"
+    tasks = f"tasks {' and '.join(mutant.tasks)} fail" if len(mutant.tasks) > 1 else f"task {mutant.tasks[0]} fails"
+    return f"{tasks}: “… {' '.join(mutant.message)} …”"
 
 
 def run_experiment(root, folder, build, points, letter, words):

@@ -22,7 +22,7 @@ import textwrap
 
 TOLERANCE = 0.1
 HOW = {"computed": "computed", "measured": "measured on another machine"}
-NO_SOLUTION = "this copy of the workbook has no solution of the lab: ask whoever gave it to you for the values"
+NO_SOLUTION = "the right values come with the lab's solution, which this copy of the workbook does not have yet"
 
 
 class Problem(Exception):
