@@ -16,6 +16,7 @@ namespace lab {
 
 struct ProcessGroup::Impl {
   std::shared_ptr<Transport> transport;     // null where this rank is alone
+  std::shared_ptr<Transport> clock;         // the world's: it knows the time of a simulation
   std::shared_ptr<Transport> between_gpus;  // null: GPU memory is sent through host memory
   FlightRecorder& recorder;
   int rank = 0;
@@ -196,6 +197,7 @@ ProcessGroup::ProcessGroup(std::shared_ptr<Transport> transport, FlightRecorder&
   for (int r = 0; r < size; ++r) members[static_cast<size_t>(r)] = r;
   impl_ = std::make_shared<Impl>(std::move(transport), recorder, rank, std::move(members), 0,
                                  "world", timeout);
+  impl_->clock = impl_->transport;
 }
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -210,6 +212,14 @@ int ProcessGroup::rank() const { return impl_->rank; }
 int ProcessGroup::size() const { return impl_->size(); }
 const std::string& ProcessGroup::name() const { return impl_->name; }
 FlightRecorder& ProcessGroup::recorder() const { return impl_->recorder; }
+
+void ProcessGroup::advance_clock(double seconds) const {
+  if (impl_->clock != nullptr) impl_->clock->advance_clock(seconds);
+}
+
+const CostModel* ProcessGroup::costs() const {
+  return impl_->clock == nullptr ? nullptr : impl_->clock->costs();
+}
 
 int ProcessGroup::world_rank(int rank) const {
   impl_->check_rank(rank, "world_rank");
@@ -358,6 +368,7 @@ ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {
         connect(impl_->transport), impl_->recorder, static_cast<int>(self), std::move(world_ranks),
         id, name.empty() ? fmt::format("{}/{}", impl_->name, color) : name, impl_->timeout);
     group->between_gpus = connect(impl_->between_gpus);
+    group->clock = impl_->clock;
   };
   ++impl_->splits;
   impl_->collective(OpKind::kSplit, own.numel(), -1, ReduceOp::kSum,

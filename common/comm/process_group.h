@@ -118,6 +118,12 @@ class ProcessGroup {
   /// rank. `name` appears in diagnoses: "pipeline 1".
   ProcessGroup split(int color, int key, const std::string& name = "");
 
+  /// This rank computes for so long, in a simulation with a cost model (CostModel). Real time needs
+  /// no such call: anywhere else it does nothing.
+  void advance_clock(double seconds) const;
+  /// The cost model of the simulation; null if there is none.
+  const CostModel* costs() const;
+
   /// Tags lie in [0, kMaxTag].
   static constexpr int kMaxTag = (1 << 30) - 1;
 

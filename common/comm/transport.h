@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/cost_model.h"
 #include "common/comm/diagnosis/rank_snapshot.h"
 
 namespace lab {
@@ -62,6 +63,10 @@ class Transport {
   /// that of any other group of the job.
   virtual std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                              std::chrono::milliseconds timeout) = 0;
+
+  /// Only a simulation has a clock, and only one with a cost model: see ProcessGroup.
+  virtual const CostModel* costs() const { return nullptr; }
+  virtual void advance_clock(double /*seconds*/) {}
 };
 
 }  // namespace lab

@@ -22,6 +22,8 @@ std::string_view span_name(SpanKind kind) {
       return "loss";
     case SpanKind::kOptimizer:
       return "optimizer";
+    case SpanKind::kAdd:
+      return "add";
     case SpanKind::kSend:
       return "send";
     case SpanKind::kRecv:

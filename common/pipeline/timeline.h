@@ -13,15 +13,18 @@ enum class SpanKind : uint8_t {
   kBackward,
   kLoss,
   kOptimizer,
+  kAdd,  // of what was received, in an all-reduce
   // Waiting for:
   kSend,
   kRecv,
   kCollective,  // an all-reduce, or an all-gather as in clipping
 };
 
+inline constexpr size_t kSpanKinds = 8;
+
 /// "forward", "send", ...
 std::string_view span_name(SpanKind kind);
-inline bool is_compute(SpanKind kind) { return kind <= SpanKind::kOptimizer; }
+inline bool is_compute(SpanKind kind) { return kind <= SpanKind::kAdd; }
 
 enum class CollectiveKind : uint8_t {
   kNone,  // or not known which

@@ -152,6 +152,13 @@ SimulationOptions options_from(const std::string& text, int ranks) {
     options.death = {.rank = json["death"].at(0), .operation = json["death"].at(1)};
   if (json.contains("slow_link"))
     options.slow_link = {.from = json["slow_link"].at(0), .to = json["slow_link"].at(1)};
+  if (json.contains("costs")) {
+    const nlohmann::json& costs = json["costs"];
+    options.costs = {.inside = {.alpha = costs.at(0), .beta = costs.at(1)},
+                     .between = {.alpha = costs.at(2), .beta = costs.at(3)},
+                     .ranks_per_host = costs.at(4),
+                     .gamma = costs.at(5)};
+  }
   return options;
 }
 
@@ -242,6 +249,9 @@ std::string to_text(const SimulationOptions& options) {
                       {"shuffle_ranks", options.shuffle_ranks}};
   if (options.death) json["death"] = {options.death->rank, options.death->operation};
   if (options.slow_link) json["slow_link"] = {options.slow_link->from, options.slow_link->to};
+  if (const auto& costs = options.costs)
+    json["costs"] = {costs->inside.alpha, costs->inside.beta,    costs->between.alpha,
+                     costs->between.beta, costs->ranks_per_host, costs->gamma};
   return json.dump();
 }
 

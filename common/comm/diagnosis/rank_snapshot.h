@@ -34,8 +34,9 @@ enum class OpKind : uint8_t {
   kBackward,
   kLoss,
   kOptimizer,
+  kAdd,
 };
-inline constexpr size_t kOpKinds = 13;
+inline constexpr size_t kOpKinds = 14;
 
 /// "send", "all_reduce", ... as the verbs of ProcessGroup are called.
 std::string_view op_name(OpKind kind);

@@ -2,6 +2,7 @@
 #include "common/comm/sim/sim_network.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/error.h"
 
@@ -10,6 +11,12 @@ namespace {
 
 // Steps of simulated time: more than the program of any test takes.
 constexpr int64_t kSlowLinkDelay = 1'000'000'000;
+
+// What a step of a ring moves over each link: the part of one member.
+double share_bytes(const SimNetwork::Part& part, size_t members) {
+  const size_t all = std::max(part.input.size_bytes(), part.output.size_bytes());
+  return static_cast<double>(all) / static_cast<double>(members);
+}
 
 }  // namespace
 
@@ -24,12 +31,24 @@ SimNetwork::SimNetwork(const SimulationOptions& options, Scheduler& scheduler)
     : options_(options),
       scheduler_(scheduler),
       random_(options.seed),
-      ranks_(static_cast<size_t>(options.ranks)) {}
+      ranks_(static_cast<size_t>(options.ranks)) {
+  if (options.costs) clock_.emplace(*options.costs, options.ranks);
+}
+
+int64_t SimNetwork::now(int rank) const {
+  return clock_ ? 1 + std::llround(1e9 * clock_->now(rank)) : now_;
+}
+
+void SimNetwork::advance_clock(int rank, double seconds) {
+  if (clock_) clock_->compute(rank, seconds);
+}
 
 std::shared_ptr<SimPost> SimNetwork::send(const Address& address, std::span<const float> data) {
   begin_operation(address.from);
   auto post = std::make_shared<SimPost>();
   post->rank = address.from;
+  post->order = rank_at(address.from).operations;
+  if (clock_) post->posted = clock_->now(post->rank);
   post->source = data;
   if (options_.buffered_bytes > 0 && data.size_bytes() <= options_.buffered_bytes) {
     post->copy.assign(data.begin(), data.end());
@@ -45,6 +64,7 @@ std::shared_ptr<SimPost> SimNetwork::recv(const Address& address, std::span<floa
   begin_operation(address.to);
   auto post = std::make_shared<SimPost>();
   post->rank = address.to;
+  if (clock_) post->posted = clock_->now(post->rank);
   post->target = data;
   channels_[address].recvs.push_back(post);
   match(address);
@@ -52,39 +72,58 @@ std::shared_ptr<SimPost> SimNetwork::recv(const Address& address, std::span<floa
 }
 
 void SimNetwork::wait(const SimPost& post) {
-  if (post.done) return;
-  check_alive(post.rank);
-  scheduler_.wait_until(post.rank, [&] { return post.done || !stopped_.empty(); });
-  if (!post.done) throw RankStop{stopped_};
+  if (!post.done) {
+    check_alive(post.rank);
+    scheduler_.wait_until(post.rank, [&] { return post.done || !stopped_.empty(); });
+    if (!post.done) throw RankStop{stopped_};
+  }
+  if (clock_) clock_->wait_until(post.rank, post.end);
 }
 
-void SimNetwork::collective(int rank, const Meeting& meeting, int members, int member,
-                            const Part& part, const Combine& combine) {
+void SimNetwork::collective(const Meeting& meeting, const std::vector<int>& members, int member,
+                            const Part& part, int rounds, const Combine& combine) {
+  const int rank = members[static_cast<size_t>(member)];
   begin_operation(rank);
   std::shared_ptr<Gathering>& entry = gatherings_[meeting];
   if (entry == nullptr) {
     entry = std::make_shared<Gathering>();
-    entry->parts.resize(static_cast<size_t>(members));
-    entry->done.resize(static_cast<size_t>(members));
+    entry->parts.resize(members.size());
+    entry->done.resize(members.size());
   }
   const std::shared_ptr<Gathering> gathering = entry;
   gathering->parts[static_cast<size_t>(member)] = part;
-  if (++gathering->arrived == members) {
+  if (clock_) gathering->posted = std::max(gathering->posted, clock_->now(rank));
+  if (++gathering->arrived == static_cast<int>(members.size())) {
     gatherings_.erase(meeting);
     for (const Part& other : gathering->parts)
       require(other.input.size() == part.input.size() && other.output.size() == part.output.size(),
               "simulated network: the parts of a collective differ in size");
     combine(gathering->parts);
-    for (size_t i = 0; i < gathering->done.size(); ++i)
-      deliver_later([gathering, i] { gathering->done[i] = true; }, delay());
-    deliver_due();
+    if (clock_) {
+      clock_->add({.members = members,
+                   .collective = true,
+                   .rounds = rounds,
+                   .bytes = share_bytes(part, members.size()),
+                   .posted = gathering->posted,
+                   .order = rank_at(members[0]).operations,
+                   .done = [gathering](double end) {
+                     gathering->end = end;
+                     gathering->done.assign(gathering->done.size(), true);
+                   }});
+    } else {
+      for (size_t i = 0; i < gathering->done.size(); ++i)
+        deliver_later([gathering, i] { gathering->done[i] = true; }, delay());
+      deliver_due();
+    }
   }
   const auto done = [&]() -> bool { return gathering->done[static_cast<size_t>(member)]; };
   scheduler_.wait_until(rank, [&] { return done() || !stopped_.empty(); });
   if (!done()) throw RankStop{stopped_};
+  if (clock_) clock_->wait_until(rank, gathering->end);
 }
 
 bool SimNetwork::deliver_next() {
+  if (clock_) return clock_->run_next();
   if (deliveries_.empty()) return false;
   now_ = std::max(now_, deliveries_.begin()->first);
   deliver_due();
@@ -125,15 +164,24 @@ void SimNetwork::match(const Address& address) {
   if (channel.sends.empty() && channel.recvs.empty()) channels_.erase(found);
   require(send->source.size() == recv->target.size(),
           "simulated network: the two sides of a message differ in size");
-  deliver_later([this, send, recv] { deliver(*send, *recv); }, delay(address));
+  if (clock_) {
+    clock_->add({.members = {address.from, address.to},
+                 .bytes = static_cast<double>(send->source.size_bytes()),
+                 .posted = std::max(send->posted, recv->posted),
+                 .order = send->order,
+                 .done = [this, send, recv](double end) { deliver(*send, *recv, end); }});
+    return;
+  }
+  deliver_later([this, send, recv] { deliver(*send, *recv, 0); }, delay(address));
   deliver_due();
 }
 
-void SimNetwork::deliver(SimPost& send, SimPost& recv) const {
+void SimNetwork::deliver(SimPost& send, SimPost& recv, double end) const {
   const auto gone = [&](int rank) { return ranks_[static_cast<size_t>(rank)].gone; };
   if ((gone(send.rank) && !send.buffered) || gone(recv.rank)) return;
   if (!recv.discard) std::ranges::copy(send.source, recv.target.begin());
   send.done = recv.done = true;
+  send.end = recv.end = end;
 }
 
 void SimNetwork::deliver_later(std::function<void()> delivery, int64_t delay) {

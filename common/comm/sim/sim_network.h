@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "common/comm/sim/scheduler.h"
+#include "common/comm/sim/sim_clock.h"
 #include "common/comm/sim/simulation.h"
 
 namespace lab {
@@ -33,13 +35,18 @@ struct SimPost {
   bool buffered = false;    // the message has left its sender
   bool discard = false;     // the target's memory has gone
   bool done = false;
+  // With a cost model, in seconds:
+  double posted = 0;
+  double end = 0;
+  int64_t order = 0;  // of a send: how many operations its rank had posted
 
   /// The program no longer needs this side; its memory may be freed.
   void abandon();
 };
 
-/// Ranks call it only while they hold the scheduler's baton. Every operation takes one step of
-/// simulated time; when all ranks wait, the clock advances to the next delivery.
+/// Ranks call it only while they hold the scheduler's baton. Without a cost model, every operation
+/// takes one step of simulated time; when all ranks wait, the clock advances to the next delivery.
+/// With one, each rank has its own clock (SimClock).
 class SimNetwork {
  public:
   SimNetwork(const SimulationOptions& options, Scheduler& scheduler);
@@ -67,10 +74,11 @@ class SimNetwork {
   };
   using Combine = std::function<void(const std::vector<Part>&)>;
   using Meeting = std::pair<std::string, uint32_t>;  // group, tag
-  /// Returns when all `members` members have contributed their parts and the last one has called
-  /// `combine` with them. `member`: this rank's number in the group.
-  void collective(int rank, const Meeting& meeting, int members, int member, const Part& part,
-                  const Combine& combine);
+  /// Returns when all `members` (ranks of the world) have contributed their parts and the last one
+  /// has called `combine` with them. `member`: this rank's number in the group. `rounds`: how many
+  /// steps of a ring it costs.
+  void collective(const Meeting& meeting, const std::vector<int>& members, int member,
+                  const Part& part, int rounds, const Combine& combine);
 
   /// Advances the clock to the next delivery; false if there is none.
   bool deliver_next();
@@ -79,8 +87,14 @@ class SimNetwork {
   /// The rank has ended: what it had posted and not delivered is lost.
   void end(int rank) { rank_at(rank).gone = true; }
   bool killed(int rank) const { return ranks_[static_cast<size_t>(rank)].killed; }
-  /// Steps of simulated time, from 1: in records, 0 stands for "not yet".
-  int64_t now() const { return now_; }
+  /// Steps of simulated time or, with a cost model, nanoseconds by this rank's clock; from 1: in
+  /// records, 0 stands for "not yet".
+  int64_t now(int rank) const;
+
+  void advance_clock(int rank, double seconds);
+  const CostModel* costs() const { return clock_ ? &clock_->costs() : nullptr; }
+  /// Null without a cost model.
+  const SimClock* clock() const { return clock_ ? &*clock_ : nullptr; }
 
  private:
   struct Rank {
@@ -96,13 +110,15 @@ class SimNetwork {
     std::vector<Part> parts;
     std::vector<bool> done;  // per member
     int arrived = 0;
+    double posted = 0;  // when the last one arrived, and when it ended: with a cost model
+    double end = 0;
   };
 
   Rank& rank_at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   void begin_operation(int rank);
   void check_alive(int rank) const;
   void match(const Address& address);
-  void deliver(SimPost& send, SimPost& recv) const;
+  void deliver(SimPost& send, SimPost& recv, double end) const;
   void deliver_later(std::function<void()> delivery, int64_t delay);
   int64_t delay();
   int64_t delay(const Address& address);
@@ -111,6 +127,7 @@ class SimNetwork {
   const SimulationOptions options_;
   Scheduler& scheduler_;
   std::mt19937_64 random_;
+  std::optional<SimClock> clock_;
   int64_t now_ = 1;
   std::string stopped_;  // why; empty: running
   std::vector<Rank> ranks_;

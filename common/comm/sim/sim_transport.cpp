@@ -61,11 +61,11 @@ std::unique_ptr<Transfer> SimTransport::recv(std::span<float> data, int from, ui
 }
 
 void SimTransport::barrier(const Collective& call) {
-  meet(call, {}, [](const Parts&) {});
+  meet(call, {}, Rounds::kTwice, [](const Parts&) {});
 }
 
 void SimTransport::broadcast(std::span<float> data, int root, const Collective& call) {
-  meet(call, {data, data}, [root](const Parts& parts) {
+  meet(call, {data, data}, Rounds::kTwice, [root](const Parts& parts) {
     const auto source = parts[static_cast<size_t>(root)].input;
     for (const auto& part : parts)
       if (part.output.data() != source.data()) std::ranges::copy(source, part.output.begin());
@@ -73,13 +73,13 @@ void SimTransport::broadcast(std::span<float> data, int root, const Collective& 
 }
 
 void SimTransport::reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) {
-  meet(call, {data, data}, [root, op](const Parts& parts) {
+  meet(call, {data, data}, Rounds::kTwice, [root, op](const Parts& parts) {
     std::ranges::copy(combine_inputs(parts, op), parts[static_cast<size_t>(root)].output.begin());
   });
 }
 
 void SimTransport::all_reduce(std::span<float> data, ReduceOp op, const Collective& call) {
-  meet(call, {data, data}, [op](const Parts& parts) {
+  meet(call, {data, data}, Rounds::kTwice, [op](const Parts& parts) {
     const std::vector<float> result = combine_inputs(parts, op);
     for (const auto& part : parts) std::ranges::copy(result, part.output.begin());
   });
@@ -87,7 +87,7 @@ void SimTransport::all_reduce(std::span<float> data, ReduceOp op, const Collecti
 
 void SimTransport::all_gather(std::span<const float> input, std::span<float> output,
                               const Collective& call) {
-  meet(call, {input, output}, [](const Parts& parts) {
+  meet(call, {input, output}, Rounds::kOnce, [](const Parts& parts) {
     std::vector<float> all;  // complete before the first output is written: they may overlap
     for (const auto& part : parts) all.insert(all.end(), part.input.begin(), part.input.end());
     for (const auto& part : parts) std::ranges::copy(all, part.output.begin());
@@ -96,7 +96,7 @@ void SimTransport::all_gather(std::span<const float> input, std::span<float> out
 
 void SimTransport::reduce_scatter(std::span<const float> input, std::span<float> output,
                                   ReduceOp op, const Collective& call) {
-  meet(call, {input, output}, [op](const Parts& parts) {
+  meet(call, {input, output}, Rounds::kOnce, [op](const Parts& parts) {
     const std::vector<float> result = combine_inputs(parts, op);
     auto next = result.begin();
     for (const auto& part : parts) {
@@ -116,10 +116,15 @@ std::unique_ptr<Transport> SimTransport::connect(const std::vector<int>& ranks,
   return std::make_unique<SimTransport>(network_, name, std::move(members), static_cast<int>(self));
 }
 
-void SimTransport::meet(const Collective& call, const SimNetwork::Part& part,
+void SimTransport::advance_clock(double seconds) {
+  network_.advance_clock(world_rank(rank_), seconds);
+}
+
+void SimTransport::meet(const Collective& call, const SimNetwork::Part& part, Rounds rounds,
                         const SimNetwork::Combine& combine) {
-  network_.collective(world_rank(rank_), {group_, call.tag}, static_cast<int>(members_.size()),
-                      rank_, part, combine);
+  const int steps = static_cast<int>(members_.size()) - 1;
+  network_.collective({group_, call.tag}, members_, rank_, part,
+                      rounds == Rounds::kTwice ? 2 * steps : steps, combine);
 }
 
 }  // namespace lab

@@ -30,9 +30,13 @@ class SimTransport final : public Transport {
                       const Collective& call) override;
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      std::chrono::milliseconds timeout) override;
+  const CostModel* costs() const override { return network_.costs(); }
+  void advance_clock(double seconds) override;
 
  private:
-  void meet(const Collective& call, const SimNetwork::Part& part,
+  /// How often every share of the tensor goes around the ring of all members.
+  enum class Rounds { kOnce, kTwice };
+  void meet(const Collective& call, const SimNetwork::Part& part, Rounds rounds,
             const SimNetwork::Combine& combine);
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 

@@ -26,6 +26,9 @@ void check(const SimulationOptions& options) {
   require(options.ranks >= 1 && options.ranks <= kMaxWorldSize,
           "simulation: {} ranks; it must be 1 to {}", options.ranks, kMaxWorldSize);
   require(options.max_delay >= 0, "simulation: max_delay is {}, below 0", options.max_delay);
+  require(!options.costs ||
+              (options.max_delay == 0 && options.buffered_bytes == 0 && !options.slow_link),
+          "simulation: with a cost model, no message is buffered, delayed or on a slow link");
   if (!options.death) return;
   const auto [rank, operation] = *options.death;
   require(rank >= 0 && rank < options.ranks, "simulation: rank {} cannot die, there are {} ranks",
@@ -58,14 +61,16 @@ class Simulation {
         ends_(static_cast<size_t>(options.ranks)) {
     std::iota(members_.begin(), members_.end(), 0);
     report_.errors.resize(members_.size());
-    const auto clock = [this] { return network_.now(); };
-    for (int rank : members_) recorders_.push_back(std::make_unique<FlightRecorder>(rank, clock));
+    for (int rank : members_)
+      recorders_.push_back(
+          std::make_unique<FlightRecorder>(rank, [this, rank] { return network_.now(rank); }));
   }
 
   SimulationReport run() {
     scheduler_.run([this](int rank) { run_rank(rank); });
     if (!report_.diagnosis) report_.snapshots = look();
     for (const auto& recorder : recorders_) report_.history.push_back(recorder->history());
+    if (network_.clock() != nullptr) report_.times = times_by(*network_.clock());
     return std::move(report_);
   }
 
@@ -94,6 +99,16 @@ class Simulation {
     network_.end(rank);
     ends_[index] = network_.killed(rank) ? End{RankFate::kKilled, SIGKILL}
                                          : End{RankFate::kExited, error.empty() ? 0 : 1};
+  }
+
+  SimTimes times_by(const SimClock& clock) const {
+    SimTimes times{.finish = {}, .exposed = {}, .traffic = clock.traffic()};
+    for (int rank : members_) {
+      times.finish.push_back(clock.now(rank));
+      times.exposed.push_back(clock.now(rank) - clock.computed(rank));
+      times.makespan = std::max(times.makespan, clock.now(rank));
+    }
+    return times;
   }
 
   // All ranks wait.
@@ -130,6 +145,13 @@ class Simulation {
 
 bool SimulationReport::succeeded() const {
   return !diagnosis && std::ranges::all_of(errors, &std::string::empty);
+}
+
+double SimTimes::bytes(int from, int to) const {
+  double sum = 0;
+  for (const SimTraffic& one : traffic)
+    if (one.from == from && one.to == to) sum += one.bytes;
+  return sum;
 }
 
 SimulationReport simulate(const SimulationOptions& options, const Body& body) {

@@ -10,6 +10,7 @@
 
 #include "common/comm/diagnosis/diagnosis.h"
 #include "common/comm/process_group.h"
+#include "common/comm/sim/sim_clock.h"
 
 namespace lab {
 
@@ -41,6 +42,23 @@ struct SimulationOptions {
     int operation = 1;
   };
   std::optional<Death> death = {};
+  /// Messages take time, by this model: nothing is buffered or late then, and times are seconds.
+  /// Collectives of ProcessGroup cost what a ring of the members would: each of its steps takes as
+  /// long as a message of 1/n of the tensor (all_gather: of the output, reduce_scatter: of the
+  /// input) over the slowest of the ring's links. all_gather and reduce_scatter have n - 1 steps,
+  /// all others 2(n - 1). They add up in no time.
+  std::optional<CostModel> costs = {};
+};
+
+/// The times of a job, by its cost model, in seconds.
+struct SimTimes {
+  std::vector<double> finish;       // per rank: when it ended
+  std::vector<double> exposed;      // per rank: how long it waited until then, without computing
+  double makespan = 0;              // when the last one ended
+  std::vector<SimTraffic> traffic;  // in the order in which it began
+
+  /// All that went over one link.
+  double bytes(int from, int to) const;
 };
 
 struct SimulationReport {
@@ -50,8 +68,10 @@ struct SimulationReport {
   std::optional<Diagnosis> diagnosis;
   std::vector<RankSnapshot> snapshots;  // at the end, or when the diagnosis was made
   /// Per rank. Times are steps of simulated time, from 1: every network operation takes one, and
-  /// when all ranks wait, the clock advances to the next arrival. Computations take none.
+  /// when all ranks wait, the clock advances to the next arrival. Computations take none. With a
+  /// cost model they are nanoseconds by the rank's clock, which begins at 1.
   std::vector<std::vector<OpRecord>> history;
+  std::optional<SimTimes> times;  // with a cost model
 
   bool succeeded() const;
 };

@@ -23,13 +23,14 @@ struct Paint {
 };
 
 Paint paint_of(SpanKind kind) {
-  constexpr std::array<Paint, 7> kPaints = {{{26, 32, 231},
-                                             {22, 28, 231},
-                                             {178, 178, 16},
-                                             {127, 127, 231},
-                                             {245, 245, 16},
-                                             {240, 240, 231},
-                                             {166, 166, 231}}};
+  constexpr std::array<Paint, kSpanKinds> kPaints = {{{26, 32, 231},
+                                                      {22, 28, 231},
+                                                      {178, 178, 16},
+                                                      {127, 127, 231},
+                                                      {30, 30, 231},
+                                                      {245, 245, 16},
+                                                      {240, 240, 231},
+                                                      {166, 166, 231}}};
   return kPaints.at(static_cast<size_t>(kind));
 }
 

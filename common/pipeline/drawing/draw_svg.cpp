@@ -32,7 +32,7 @@ constexpr const char* kStyle =
     ".timeline .card{fill:#fff}.timeline .lane{fill:#eef1f4}.timeline .tick{stroke:#9aa5b1}"
     ".timeline .forward{fill:#2f6cc0}.timeline .forward.odd{fill:#4a86d8}"
     ".timeline .backward{fill:#1f8055}.timeline .backward.odd{fill:#35996b}"
-    ".timeline .loss{fill:#b7791f}.timeline .optimizer{fill:#8e44ad}"
+    ".timeline .loss{fill:#b7791f}.timeline .optimizer{fill:#8e44ad}.timeline .add{fill:#0e7490}"
     ".timeline .collective{fill:#c2410c}.timeline .send{fill:#b3bcc6}.timeline .recv{fill:#d0d7de}"
     "@media(prefers-color-scheme:dark){.timeline text{fill:#e4e8ec}.timeline .faint{fill:#a3aeb9}"
     ".timeline .n{fill:#fff}.timeline .card{fill:#1b2129}.timeline .lane{fill:#28303a}"

@@ -33,19 +33,19 @@ std::string rank_name(const Timeline& timeline, int rank) {
 }
 
 char span_letter(SpanKind kind) {
-  constexpr std::array<char, 7> kLetters = {'F', 'B', 'L', 'O', '>', '<', '='};
+  constexpr std::array<char, kSpanKinds> kLetters = {'F', 'B', 'L', 'O', '+', '>', '<', '='};
   return kLetters.at(static_cast<size_t>(kind));
 }
 
 const char* span_meaning(SpanKind kind) {
-  constexpr std::array<const char*, 7> kMeanings = {
-      "forward",       "backward",         "loss",      "optimizer",
+  constexpr std::array<const char*, kSpanKinds> kMeanings = {
+      "forward",       "backward",         "loss",      "optimizer", "adds",
       "waits to send", "waits to receive", "collective"};
   return kMeanings.at(static_cast<size_t>(kind));
 }
 
 std::vector<SpanKind> kinds_that_occur(const Timeline& timeline) {
-  std::array<bool, 7> occurs = {};
+  std::array<bool, kSpanKinds> occurs = {};
   for (const RankTimeline& rank : timeline.ranks)
     for (const Span& span : rank.spans) occurs.at(static_cast<size_t>(span.kind)) = true;
   std::vector<SpanKind> kinds;
@@ -66,6 +66,7 @@ std::string describe_span(const Span& span, int rank) {
       return join("wait for", pass_of(span, rank));
     case SpanKind::kLoss:
     case SpanKind::kOptimizer:
+    case SpanKind::kAdd:
     case SpanKind::kCollective:
       break;
   }

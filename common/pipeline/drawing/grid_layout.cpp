@@ -11,7 +11,6 @@ namespace lab {
 namespace {
 
 constexpr size_t kFewestColumns = 8;
-constexpr size_t kKinds = 7;
 
 // Every span begins and ends at a whole unit of simulated time.
 bool in_whole_units(const Timeline& timeline) {
@@ -24,9 +23,9 @@ bool in_whole_units(const Timeline& timeline) {
 
 // How much of a column is filled by what.
 struct Filling {
-  std::array<double, kKinds> shares = {};  // by kind
-  std::array<const Span*, kKinds> spans = {};
-  std::array<double, kKinds> longest = {};  // the share of each of `spans`
+  std::array<double, kSpanKinds> shares = {};  // by kind
+  std::array<const Span*, kSpanKinds> spans = {};
+  std::array<double, kSpanKinds> longest = {};  // the share of each of `spans`
 
   void add(const Span& span, double share) {
     const auto kind = static_cast<size_t>(span.kind);

@@ -82,7 +82,7 @@ i.lane{box-shadow:inset 0 0 0 1px var(--line)}
 .forward{fill:var(--forward);background:var(--forward)}.forward.odd{fill:var(--forward-odd)}
 .backward{fill:var(--backward);background:var(--backward)}.backward.odd{fill:var(--backward-odd)}
 .loss{fill:var(--loss);background:var(--loss)}
-.optimizer{fill:var(--optimizer);background:var(--optimizer)}
+.optimizer,.add{fill:var(--optimizer);background:var(--optimizer)}
 .waiting{fill:var(--waiting);background:var(--waiting)}
 .communication{fill:var(--communication);background:var(--communication)}
 .compute{background:var(--forward)}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -23,6 +24,8 @@ SpanKind span_kind(OpKind kind) {
       return SpanKind::kLoss;
     case OpKind::kOptimizer:
       return SpanKind::kOptimizer;
+    case OpKind::kAdd:
+      return SpanKind::kAdd;
     case OpKind::kSend:
       return SpanKind::kSend;
     case OpKind::kRecv:
@@ -190,6 +193,15 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
   std::ranges::stable_sort(rank.spans, earlier);
   std::ranges::stable_sort(rank.messages, earlier);
   return rank;
+}
+
+Timeline simulated_timeline(const SimulationReport& report) {
+  constexpr TimeWindow kAlways{.begin_ns = 1, .end_ns = std::numeric_limits<int64_t>::max()};
+  Timeline timeline{.unit = "s", .ranks = {}};
+  for (size_t rank = 0; rank < report.history.size(); ++rank)
+    timeline.ranks.push_back(
+        rank_timeline(report.history[rank], kAlways, report.snapshots[rank].groups));
+  return timeline;
 }
 
 std::optional<Timeline> gather_timeline(Job& job, const std::string& name,

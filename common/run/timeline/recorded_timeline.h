@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/comm/diagnosis/flight_recorder.h"
+#include "common/comm/sim/simulation.h"
 #include "common/model/llama_stage.h"
 #include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
@@ -47,6 +48,9 @@ int64_t monotonic_now_ns();
 /// the same record; a collective of another group has no members in the timeline.
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
                            const std::vector<GroupRecord>& groups = {});
+
+/// All ranks of a simulation with a cost model, from its beginning.
+Timeline simulated_timeline(const SimulationReport& report);
 
 /// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
 /// machine have one clock; the clocks of several machines need not agree. In that case, all windows

@@ -1,0 +1,13 @@
+// combine: the addition in an all-reduce.
+#pragma once
+
+#include "common/comm/process_group.h"
+
+namespace lab {
+
+/// into[i] = into[i] + from[i], or the smaller or larger of the two, for two tensors in host memory
+/// with equally many elements. The flight record shows it as an addition; in a simulation with a
+/// cost model it takes gamma per element. Throws Error if the numbers of elements differ.
+void combine(const ProcessGroup& group, const Tensor& into, const Tensor& from, ReduceOp op);
+
+}  // namespace lab
