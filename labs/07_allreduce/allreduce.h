@@ -1,0 +1,94 @@
+// Lab 07 · all-reduce from messages. This is the contract; you write allreduce.cpp.
+//
+// Of a ProcessGroup, the functions call send, recv, isend and irecv only (make_hosts: split). They
+// keep nothing between calls. All ranks of `group` call them together, with equally many elements
+// and the same `op`.
+//
+// n: ranks of the group, at least 1. N: elements of `tensor`, a vector of float32 in host memory;
+// N may be 0, less than n, or no multiple of n. S = 4 N: its bytes. The result replaces the
+// tensor's numbers, and has the same bits on every rank. Additions are done by lab::combine, for
+// every `op`.
+//
+// Chunk c of n is elements floor(c N / n) up to, not including, floor((c + 1) N / n). The largest
+// has C = ceil(N / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
+//
+// Scratch is the memory that a function needs beside `tensor`. Times are those of a network where a
+// message of b bytes takes alpha + beta b, an addition gamma, and a rank sends one message at a
+// time and receives one at a time (lab::CostModel).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "common/comm/combine.h"
+#include "common/comm/cost_model.h"
+#include "common/comm/process_group.h"
+
+namespace lab07 {
+
+/// Task 1 · Rank 0 receives the tensors of all others, one by one, and sends everybody the result.
+///
+/// Rank 0 sends and receives n - 1 messages of S bytes, all others one. Scratch: S on rank 0.
+/// Time: (n - 1) (2 (alpha + beta S) + gamma N).
+void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
+
+/// Task 2 · Around the ring, 0 to 1 to 2 ... to 0, in n - 1 steps. In each, every rank sends one
+/// chunk to the next rank and receives one from the previous.
+///
+/// Afterwards chunk r of rank r is combined over all ranks; its other chunks hold anything.
+/// Scratch: 4 C bytes. Time: (n - 1) (alpha + 4 beta C + gamma C).
+void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
+
+/// Task 2 · The same way: at first chunk r is right on rank r, afterwards on all ranks. No scratch.
+/// Time: (n - 1) (alpha + 4 beta C).
+void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group);
+
+/// Task 2 · Both of them.
+void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
+
+/// Task 3 · Recursive doubling, in steps of all S bytes. Let p be the largest power of two that is
+/// not above n.
+///
+/// Rank r >= p sends its tensor to rank r - p, which combines it with its own, and receives the
+/// result from there at the end. In between, ranks below p exchange what they have with rank
+/// r XOR 1, then r XOR 2, r XOR 4 ... below p, and combine.
+///
+/// Scratch: S. Time: log2(p) (alpha + beta S + gamma N) and, if p < n,
+/// 2 (alpha + beta S) + gamma N more.
+void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
+
+/// Two groups of a rank, where the network within a host is faster than that between hosts.
+struct Hosts {
+  lab::ProcessGroup inside;  // the ranks of its host, in the order of `world`
+  lab::ProcessGroup across;  // those ranks of all hosts that have its number in `inside`
+};
+
+/// Task 4 · Ranks 0, 1 ... `ranks_per_host` - 1 of `world` share the first host, and so on.
+/// `ranks_per_host` divides the number of ranks. Two calls of split, no message.
+Hosts make_hosts(lab::ProcessGroup& world, int ranks_per_host);
+
+/// Task 4 · Reduce-scatter inside; all-reduce of this rank's chunk across, around a ring;
+/// all-gather inside.
+///
+/// With m ranks on each of h hosts, C = ceil(N / m) and D = ceil(C / h):
+/// scratch 4 C bytes; time, in inside's and across's costs,
+/// 2 (m - 1) (alpha + 4 beta C) + (m - 1) gamma C  +  2 (h - 1) (alpha + 4 beta D) + (h - 1) gamma
+/// D.
+void hierarchical_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, Hosts& hosts);
+
+enum class Algorithm { kRoot, kRing, kDoubling, kHierarchical };
+inline constexpr size_t kAlgorithms = 4;
+
+struct Choice {
+  std::array<double, kAlgorithms> seconds = {};  // predicted, in the order of Algorithm
+  Algorithm best = Algorithm::kRoot;             // the fastest; of equals the first
+};
+
+/// Task 5 · The predicted time of each all-reduce of `elements` on `ranks` ranks: the times above.
+///
+/// costs.ranks_per_host divides `ranks`, or is 0: one host. The first three know nothing of hosts:
+/// as soon as there are two, each of their messages counts as one between hosts. On one host, the
+/// hierarchical one is a ring.
+Choice choose(int ranks, int64_t elements, const lab::CostModel& costs);
+
+}  // namespace lab07

@@ -1,0 +1,126 @@
+// Which calls the tests make.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <random>
+#include <regex>
+
+#include "tests/grading/verdict_session.h"
+#include "tests/labs/07_allreduce/reduction.h"
+
+namespace lab07 {
+namespace {
+
+using lab::ReduceOp;
+using lab::grading::JobOptions;
+using lab::grading::Network;
+using lab::grading::Outcome;
+using lab::grading::Parcel;
+using lab::grading::RankResult;
+using lab::grading::stop;
+
+/// All calls of a job with `ranks` ranks.
+std::vector<Case> draw_cases(const std::vector<std::string>& functions, int ranks,
+                             std::mt19937_64& random) {
+  const auto draw = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  std::vector<Case> cases;
+  for (const std::string& function : functions) {
+    const auto add = [&](int64_t elements, ReduceOp op, bool telling = false) {
+      cases.push_back({.function = function,
+                       .elements = elements,
+                       .op = op,
+                       .telling = telling && ranks <= 6,
+                       .seed = random() % 1'000'000});
+    };
+    add(4 * ranks, ReduceOp::kSum, true);
+    add(draw(2 * ranks, 300), ReduceOp::kSum, true);
+    add(draw(0, ranks - 1), ReduceOp::kSum);
+    add(draw(1, 20) * ranks + draw(1, std::max(1, ranks - 1)), ReduceOp::kMin);
+    add(draw(10, 400), ReduceOp::kMax);
+    add(0, ReduceOp::kSum);
+    add(draw(10, 400), ReduceOp::kSum);
+    if (ranks < 4 || function == "hierarchical_all_reduce") continue;
+    cases.push_back({.function = function, .elements = draw(1, 50), .seed = random() % 1'000'000});
+    for (int r = 0; r < ranks; ++r) cases.back().colors.push_back(r == 1 ? 0 : r % 2);
+  }
+  return cases;
+}
+
+int largest_divisor(int ranks) {
+  for (int m = ranks - 1; m > 1; --m)
+    if (ranks % m == 0) return m;
+  return 1;
+}
+
+}  // namespace
+
+void expect_any_cases(const std::vector<std::string>& functions, uint64_t seed,
+                      std::set<std::string> given) {
+  std::mt19937_64 random(seed);
+  for (const int ranks : {3, 2, 1, 4, 5, 6, 8}) {
+    std::vector<Case> cases = draw_cases(functions, ranks, random);
+    for (size_t k = 0; k < cases.size(); ++k)
+      cases[k].ranks_per_host = k % 3 == 0 ? largest_divisor(ranks)
+                                : k % 3 == 1
+                                    ? std::max(1, ranks / std::max(1, largest_divisor(ranks)))
+                                    : ranks;
+    JobOptions options = lab::grading::late_messages(random() % 1000, given);
+    if (ranks == 2 || ranks == 5) options.simulation.max_delay = 0;
+    if (ranks == 4) options.simulation.slow_link = {.from = 3, .to = 0};
+    if (ranks == 5) options.simulation.slow_link = {.from = 1, .to = 2};
+    if (ranks == 6) options.simulation.slow_link = {.from = 0, .to = 1};
+    expect_cases(cases, ranks, options);
+  }
+}
+
+JobOptions timed(int ranks_per_host, std::set<std::string> given) {
+  JobOptions options{.network = Network::kSimulated, .given = std::move(given)};
+  options.simulation.costs = {.inside = {.alpha = 1000e-9, .beta = 1e-9},
+                              .between = {.alpha = 8000e-9, .beta = 4e-9},
+                              .ranks_per_host = ranks_per_host,
+                              .gamma = 2e-9};
+  return options;
+}
+
+void expect_explained_ends(const std::string& function, int ranks,
+                           const std::vector<int>& operations) {
+  lab::grading::RankJob job{.program = lab::grading::settings().rank_program(),
+                            .implementation = lab::grading::settings().implementation_file(),
+                            .scenario = "reduction",
+                            .inputs = {},
+                            .deadline_s = 10,
+                            .threads = 1,
+                            .network = Network::kSimulated};
+  for (int r = 0; r < ranks; ++r) {
+    Parcel& input = job.inputs.emplace_back();
+    input.set_text("function", function);
+    input.set("op", 0.0);
+    input.set("numbers", lab::Tensor::zeros({60}));
+  }
+  const auto expect = [&](const std::string& what, const std::regex& explanation) {
+    const std::vector<RankResult> results = run_ranks_patiently(job);
+    const RankResult* failure = first_failure(results);
+    if (failure == nullptr) stop(fmt::format("{}: yet every rank returned", what));
+    if (failure->outcome == Outcome::kNotImplemented) stop(failure->message);
+    for (const RankResult& rank : results) {
+      if (rank.outcome == Outcome::kDiagnosed && std::regex_search(rank.message, explanation))
+        return;
+    }
+    stop(fmt::format("{}: the ranks should wait, and be told why; instead\n{}", what,
+                     failure->message));
+  };
+  const int last = ranks - 1;
+  for (const int operation : operations) {
+    job.simulation.death = {.rank = last, .operation = operation};
+    expect(fmt::format("rank {} dies at its operation {}", last, operation),
+           std::regex(fmt::format("rank {} ", last)));
+  }
+  job.simulation.death = {};
+  job.inputs[static_cast<size_t>(last)].set("numbers", lab::Tensor::zeros({30}));
+  expect(fmt::format("rank {} passes 30 elements, all others 60", last),
+         std::regex("bytes(.|\n)*bytes"));
+}
+
+}  // namespace lab07

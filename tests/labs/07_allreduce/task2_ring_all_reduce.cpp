@@ -1,0 +1,44 @@
+// Task 2: the two halves of the ring, and both.
+#include <gtest/gtest.h>
+
+#include "tests/labs/07_allreduce/reduction.h"
+
+namespace lab07 {
+namespace {
+
+const std::vector<std::string> kFunctions = {"ring_reduce_scatter", "ring_all_gather",
+                                             "ring_all_reduce"};
+
+std::vector<Case> each(int64_t elements, bool telling = false) {
+  std::vector<Case> cases;
+  for (const std::string& function : kFunctions)
+    cases.push_back({.function = function, .elements = elements, .telling = telling});
+  return cases;
+}
+
+TEST(Task2, ThreeRanksEqualChunks) {
+  expect_cases(each(12, true), 3, {.network = lab::grading::Network::kSimulated});
+}
+
+TEST(Task2, AnyRanksAnyElementsAnyOrder) {
+  expect_any_cases(kFunctions, lab::grading::scenario_seed() + 200);
+}
+
+TEST(Task2, ScratchAndTime) {
+  expect_cases(each(120'000), 6, timed());
+  expect_cases(each(301), 3, timed());
+  expect_cases(each(5), 8, timed());
+}
+
+TEST(Task2, SizesThatDifferAndADeadRankAreExplained) {
+  expect_explained_ends("ring_all_reduce", 4, {1, 4, 7, 12});
+}
+
+TEST(Task2, OverGloo) {
+  std::vector<Case> cases = each(50'001);
+  cases.push_back({.function = "ring_all_reduce", .elements = 2});
+  expect_cases(cases, 3, {});
+}
+
+}  // namespace
+}  // namespace lab07

@@ -1,0 +1,39 @@
+// Task 3: recursive doubling, with surplus ranks folded in.
+#include <gtest/gtest.h>
+
+#include "tests/labs/07_allreduce/reduction.h"
+
+namespace lab07 {
+namespace {
+
+constexpr const char* kFunction = "doubling_all_reduce";
+
+TEST(Task3, FourRanks) {
+  expect_cases({{.function = kFunction, .telling = true}, {.function = kFunction, .seed = 2}}, 4,
+               {.network = lab::grading::Network::kSimulated});
+}
+
+TEST(Task3, AnyRanksAnyElementsAnyOrder) {
+  expect_any_cases({kFunction}, lab::grading::scenario_seed() + 300);
+}
+
+TEST(Task3, ScratchAndTime) {
+  expect_cases({{.function = kFunction, .elements = 120'000}}, 4, timed());
+  for (const int ranks : {3, 6, 8})
+    expect_cases({{.function = kFunction, .elements = 7}, {.function = kFunction, .elements = 600}},
+                 ranks, timed());
+}
+
+TEST(Task3, SizesThatDifferAndADeadRankAreExplained) {
+  expect_explained_ends(kFunction, 4, {1, 2, 4});
+}
+
+TEST(Task3, OverGloo) {
+  expect_cases({{.function = kFunction, .elements = 1000},
+                {.function = kFunction, .elements = 0},
+                {.function = kFunction, .elements = 50'001, .op = lab::ReduceOp::kMin}},
+               3, {});
+}
+
+}  // namespace
+}  // namespace lab07
