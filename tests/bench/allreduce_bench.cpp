@@ -3,17 +3,10 @@
 // (algorithm bandwidth = bytes / time; bus bandwidth = 2 (n - 1) / n of it, which is what the ring
 // sends over each link, whatever the number of ranks n).
 #include <fmt/format.h>
-#include <gloo/allreduce.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/transport/tcp/device.h>
 
-#include <algorithm>
-#include <chrono>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "common/comm/gloo/gloo_store.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
 #include "common/run/metrics/progress.h"
@@ -21,70 +14,15 @@
 #include "common/run/options/main_guard.h"
 #include "common/run/training/start_up.h"
 #include "common/tensor/accelerator.h"
+#include "tests/bench/raw_gloo.h"
+#include "tests/bench/rounds.h"
 
 namespace {
 
 using namespace lab;
-using Clock = std::chrono::steady_clock;
-
-/// Gloo as its own examples use it.
-class RawGloo {
- public:
-  explicit RawGloo(Job& job) {
-    const RankEnvironment& self = job.environment();
-    gloo::transport::tcp::attr attributes;
-    attributes.hostname = "127.0.0.1";
-    device_ = gloo::transport::tcp::CreateDevice(attributes);
-    context_ = std::make_shared<gloo::rendezvous::Context>(self.rank, self.world_size);
-    context_->setTimeout(self.timeout);
-    const auto store = std::make_shared<GlooStore>(job.store(), "raw/", self.timeout);
-    connect(*context_, store);
-  }
-
-  void all_reduce(std::vector<float>& data) {
-    gloo::AllreduceOptions options(context_);
-    options.setOutput(data.data(), data.size());
-    options.setTag(++calls_);
-    options.setReduceFunction([](void* result, const void* a, const void* b, size_t count) {
-      const auto* x = static_cast<const float*>(a);
-      const auto* y = static_cast<const float*>(b);
-      auto* sum = static_cast<float*>(result);
-      for (size_t i = 0; i < count; ++i) sum[i] = x[i] + y[i];
-    });
-    gloo::allreduce(options);
-  }
-
- private:
-  // Newer versions of Gloo take the store as a shared pointer.
-  template <typename SomeContext>
-  void connect(SomeContext& context, std::shared_ptr<gloo::rendezvous::Store> store) {
-    if constexpr (requires { context.connectFullMesh(store, device_); })
-      context.connectFullMesh(store, device_);
-    else
-      context.connectFullMesh(*store, device_);
-  }
-
-  std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
-  uint32_t calls_ = 0;
-};
-
-/// Of one call on all ranks: from a common start to the end on the slowest.
-template <typename Call>
-double seconds(ProcessGroup& world, const Call& call) {
-  world.barrier();
-  const Clock::time_point start = Clock::now();
-  call();
-  const Tensor time = Tensor::from(
-      {static_cast<float>(std::chrono::duration<double>(Clock::now() - start).count())}, {1});
-  world.all_reduce(time, ReduceOp::kMax);
-  return time.data()[0];
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
+using bench::median;
+using bench::RawGloo;
+using bench::seconds;
 
 /// `raw`: null for tensors in GPU memory, which Gloo alone does not support.
 void measure(ProcessGroup& world, RawGloo* raw, Device device, int64_t bytes, int repeats) {
@@ -114,7 +52,7 @@ void measure(ProcessGroup& world, RawGloo* raw, Device device, int64_t bytes, in
   std::fflush(stdout);
 }
 
-int bench(int argc, char** argv) {
+int time_all_reduce(int argc, char** argv) {
   CommandLine app("Times all-reduce through ProcessGroup and by Gloo itself.");
   LaunchOptions launch;
   int64_t largest = int64_t{64} << 20;
@@ -146,4 +84,4 @@ int bench(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return lab::run_main(argc, argv, bench); }
+int main(int argc, char** argv) { return lab::run_main(argc, argv, time_all_reduce); }

@@ -195,12 +195,12 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
   return rank;
 }
 
-Timeline simulated_timeline(const SimulationReport& report) {
-  constexpr TimeWindow kAlways{.begin_ns = 1, .end_ns = std::numeric_limits<int64_t>::max()};
+Timeline simulated_timeline(const SimulationReport& report, int64_t begin_ns) {
+  const TimeWindow window{.begin_ns = begin_ns, .end_ns = std::numeric_limits<int64_t>::max()};
   Timeline timeline{.unit = "s", .ranks = {}};
   for (size_t rank = 0; rank < report.history.size(); ++rank)
     timeline.ranks.push_back(
-        rank_timeline(report.history[rank], kAlways, report.snapshots[rank].groups));
+        rank_timeline(report.history[rank], window, report.snapshots[rank].groups));
   return timeline;
 }
 

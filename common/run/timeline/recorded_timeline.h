@@ -49,8 +49,8 @@ int64_t monotonic_now_ns();
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
                            const std::vector<GroupRecord>& groups = {});
 
-/// All ranks of a simulation with a cost model, from its beginning.
-Timeline simulated_timeline(const SimulationReport& report);
+/// All ranks of a simulation with a cost model, from `begin_ns` by their clocks, which begin at 1.
+Timeline simulated_timeline(const SimulationReport& report, int64_t begin_ns = 1);
 
 /// The timelines of all ranks on rank 0, nothing on the others. All ranks call it. Ranks of one
 /// machine have one clock; the clocks of several machines need not agree. In that case, all windows

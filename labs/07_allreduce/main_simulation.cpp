@@ -1,0 +1,113 @@
+// Lab 07 · --simulate: shows an all-reduce in simulated time, and trains nothing. Given.
+#include "labs/07_allreduce/main_simulation.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/comm/sim/simulation.h"
+#include "common/error.h"
+#include "common/io/files.h"
+#include "common/io/terminal.h"
+#include "common/pipeline/drawing/draw.h"
+#include "common/run/report/recorded_timeline.h"
+#include "labs/07_allreduce/main_algorithms.h"
+
+namespace lab07 {
+
+using namespace lab;
+
+namespace {
+
+struct Run {
+  SimulationReport report;
+  int64_t begin_ns = 0;  // of the all-reduce itself
+  double seconds = 0;
+};
+
+/// One all-reduce on simulated ranks. Throws Error if it does not come to its end.
+Run simulate_one(Algorithm algorithm, int ranks, int64_t elements, const CostModel& costs) {
+  Run run;
+  run.report = simulate({.ranks = ranks, .costs = costs}, [&](ProcessGroup& world) {
+    const Tensor tensor = Tensor::zeros({elements});
+    const auto reduce = [&](Hosts* hosts) {
+      run.begin_ns = world.recorder().snapshot().taken_ns;  // the same on all ranks
+      all_reduce(algorithm, tensor, ReduceOp::kSum, world, hosts);
+    };
+    if (algorithm != Algorithm::kHierarchical) return reduce(nullptr);
+    Hosts hosts = make_hosts(world, costs.ranks_per_host);
+    reduce(&hosts);
+  });
+  if (run.report.diagnosis) fail("{}", run.report.diagnosis->text());
+  for (const std::string& error : run.report.errors)
+    if (!error.empty()) fail("{}", error);
+  run.seconds = run.report.times->makespan - 1e-9 * static_cast<double>(run.begin_ns - 1);
+  return run;
+}
+
+void print_table(int ranks, int64_t elements, const CostModel& costs) {
+  const Choice choice = choose(ranks, elements, costs);
+  fmt::print("\n{:<14} {:>14} {:>14}\n", "", "predicted us", "simulated us");
+  for (size_t i = 0; i < kAlgorithms; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i);
+    fmt::print("{:<14} {:>14.1f} {:>14.1f}{}\n", kNames.at(i), 1e6 * choice.seconds.at(i),
+               1e6 * simulate_one(algorithm, ranks, elements, costs).seconds,
+               algorithm == choice.best ? "  predicted to be the fastest" : "");
+  }
+}
+
+/// From how many bytes on `choose` prefers which algorithm: in powers of two.
+void print_choices(int ranks, const CostModel& costs) {
+  constexpr int64_t kMost = int64_t{1} << 28;  // elements: 1 GiB
+  fmt::print("\nthe fastest, by size:");
+  const char* before = nullptr;
+  for (int64_t elements = 1; elements <= kMost; elements *= 2) {
+    const char* best = kNames.at(static_cast<size_t>(choose(ranks, elements, costs).best));
+    if (best != before)
+      fmt::print("{} {} from {} bytes", before == nullptr ? "" : ",", best, 4 * elements);
+    before = best;
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+
+void add_simulation_options(CommandLine& line, Simulation& simulation) {
+  line.group("Simulation");
+  line.add_flag("--simulate", simulation.wanted,
+                "no training: show an all-reduce in simulated time");
+  line.add("--elements", simulation.elements, "N", "of the tensor; default: 3000")
+      .within(0, int64_t{1} << 24);
+  line.add("--inside", simulation.inside, "A,B",
+           "a message inside a host: us, and ns per byte; default: 5,1")
+      .comma_separated(2, 2);
+  line.add("--between", simulation.between, "A,B", "the same between hosts; default: 50,10")
+      .comma_separated(2, 2);
+  line.add("--gamma", simulation.gamma, "G", "an addition: ns; default: 1");
+  line.add("--svg", simulation.svg, "FILE", "write the figure there, too");
+}
+
+int show(Algorithm algorithm, int ranks, int hosts, const Simulation& simulation) {
+  require(ranks % hosts == 0, "--hosts {}: {} ranks cannot be divided equally", hosts, ranks);
+  const auto link = [](const std::vector<double>& values) {
+    require(values[0] >= 0 && values[1] >= 0, "the costs of a message must not be negative");
+    return LinkCost{.alpha = 1e-6 * values[0], .beta = 1e-9 * values[1]};
+  };
+  require(simulation.gamma >= 0, "--gamma {}: it must not be negative", simulation.gamma);
+  const CostModel costs{.inside = link(simulation.inside),
+                        .between = link(simulation.between),
+                        .ranks_per_host = ranks / hosts,
+                        .gamma = 1e-9 * simulation.gamma};
+  const Run run = simulate_one(algorithm, ranks, simulation.elements, costs);
+  const Timeline timeline = simulated_timeline(run.report, run.begin_ns);
+  fmt::print("{} of {} elements on {} ranks, {} a host\n\n",
+             kNames.at(static_cast<size_t>(algorithm)), simulation.elements, ranks, ranks / hosts);
+  fmt::print("{}", draw_grid(timeline, {.color = wants_color(STDOUT_FILENO)}));
+  if (!simulation.svg.empty()) write_file(simulation.svg, draw_svg(timeline));
+  print_table(ranks, simulation.elements, costs);
+  print_choices(ranks, costs);
+  return 0;
+}
+
+}  // namespace lab07
