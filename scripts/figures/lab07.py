@@ -59,19 +59,19 @@ def hierarchical():
         for host in range(2):
             y = top + host * 120
             fig.rect(x, y, w, 92, PALE_GREY, MUTED, 1.5)
-            fig.text(x + 12, y + 18, f"host {host}", 13, MUTED, "start")
+            fig.text(x + w - 10, y + 18, f"host {host}", 13, MUTED, "end")
             for place in range(3):
-                cx = x + 18 + place * 90
+                cx = x + 12 + place * 84
                 done = i == 2
                 fig.rect(cx, y + 28, 74, 52, PALE_GREEN if done else PAPER, GREEN if done else INK, 1.5, 6)
                 fig.text(cx + 37, y + 50, f"rank {3 * host + place}", 14, weight="bold")
                 label = ("all" if done else "ABC"[place])
                 fig.text(cx + 37, y + 70, f"Σ of {label}" if i else f"chunk {label}", 12, MUTED)
                 if i != 1 and place < 2:
-                    fig.line(cx + 75, y + 54, cx + 89, y + 54, color, 2.5, arrow=True)
+                    fig.line(cx + 74, y + 54, cx + 84, y + 54, color, 2.5, arrow=True)
         if i == 1:
             for place in range(3):
-                cx = x + 18 + place * 90 + 37
+                cx = x + 12 + place * 84 + 37
                 fig.line(cx - 7, top + 82, cx - 7, top + 146, ORANGE, 2.5, arrow=True)
                 fig.line(cx + 7, top + 146, cx + 7, top + 82, ORANGE, 2.5, arrow=True)
     fig.text(490, 312, "Only a third of the tensor per rank crosses between the hosts, once in each "
@@ -106,8 +106,8 @@ def times():
     x, y = axes.at(crossing, 1e6 * ring(1000 * crossing))
     fig.dot(x, y, RED, 7)
     fig.text(x + 12, y + 26, "from here on the ring is faster", 15, RED, "start")
-    fig.text(800, 420, "α = 5 µs, β = 1 ns per byte", 14, MUTED)
-    fig.text(800, 442, "γ = 0.25 ns per byte", 14, MUTED)
+    fig.text(846, 330, "α = 5 µs, β = 1 ns per byte", 14, MUTED)
+    fig.text(846, 352, "γ = 0.25 ns per byte", 14, MUTED)
     fig.save(FOLDER / "times.svg")
 
 

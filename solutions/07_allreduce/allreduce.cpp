@@ -8,13 +8,8 @@
 namespace lab07 {
 namespace {
 
-using lab::ProcessGroup;
-using lab::ReduceOp;
-using lab::Tensor;
-using lab::Work;
-
 /// Chunk `c` of `n`; c may be below 0 or above n: chunks count around the ring.
-Tensor chunk(const Tensor& tensor, int c, int n) {
+lab::Tensor chunk(const lab::Tensor& tensor, int c, int n) {
   const int64_t k = (c % n + n) % n;
   return tensor.rows(k * tensor.numel() / n, (k + 1) * tensor.numel() / n);
 }
@@ -22,17 +17,17 @@ Tensor chunk(const Tensor& tensor, int c, int n) {
 int64_t parts_of(int64_t count, int64_t n) { return (count + n - 1) / n; }
 
 /// One step of the ring: sends to the next rank while it receives from the previous one.
-void pass_on(const Tensor& outgoing, const Tensor& incoming, ProcessGroup& group) {
+void pass_on(const lab::Tensor& outgoing, const lab::Tensor& incoming, lab::ProcessGroup& group) {
   const int n = group.size();
-  Work sent = group.isend(outgoing, (group.rank() + 1) % n);
+  lab::Work sent = group.isend(outgoing, (group.rank() + 1) % n);
   group.recv(incoming, (group.rank() + n - 1) % n);
   sent.wait();
 }
 
 /// Sends what this rank has to `peer`, and combines it with what `peer` has.
-void exchange(const Tensor& tensor, const Tensor& scratch, ReduceOp op, int peer,
-              ProcessGroup& group) {
-  Work sent = group.isend(tensor, peer);
+void exchange(const lab::Tensor& tensor, const lab::Tensor& scratch, lab::ReduceOp op, int peer,
+              lab::ProcessGroup& group) {
+  lab::Work sent = group.isend(tensor, peer);
   group.recv(scratch, peer);
   sent.wait();  // before the tensor changes
   lab::combine(group, tensor, scratch, op);
@@ -41,14 +36,14 @@ void exchange(const Tensor& tensor, const Tensor& scratch, ReduceOp op, int peer
 }  // namespace
 
 // Task 1
-void reduce_at_root(const Tensor& tensor, ReduceOp op, ProcessGroup& group) {
+void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group) {
   if (group.rank() > 0) {
     group.send(tensor, 0);
     group.recv(tensor, 0);
     return;
   }
   if (group.size() == 1) return;
-  const Tensor scratch = Tensor::empty(tensor.shape());
+  const lab::Tensor scratch = lab::Tensor::empty(tensor.shape());
   for (int rank = 1; rank < group.size(); ++rank) {
     group.recv(scratch, rank);
     lab::combine(group, tensor, scratch, op);
@@ -57,21 +52,21 @@ void reduce_at_root(const Tensor& tensor, ReduceOp op, ProcessGroup& group) {
 }
 
 // Task 2
-void ring_reduce_scatter(const Tensor& tensor, ReduceOp op, ProcessGroup& group) {
+void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group) {
   const int n = group.size();
   const int rank = group.rank();
   if (n == 1) return;
-  const Tensor scratch = Tensor::empty({parts_of(tensor.numel(), n)});
+  const lab::Tensor scratch = lab::Tensor::empty({parts_of(tensor.numel(), n)});
   for (int step = 1; step < n; ++step) {
-    const Tensor mine = chunk(tensor, rank - step - 1, n);
-    const Tensor incoming = scratch.rows(0, mine.numel());
+    const lab::Tensor mine = chunk(tensor, rank - step - 1, n);
+    const lab::Tensor incoming = scratch.rows(0, mine.numel());
     pass_on(chunk(tensor, rank - step, n), incoming, group);
     lab::combine(group, mine, incoming, op);
   }
 }
 
 // Task 2
-void ring_all_gather(const Tensor& tensor, ProcessGroup& group) {
+void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group) {
   const int n = group.size();
   const int rank = group.rank();
   for (int step = 0; step < n - 1; ++step)
@@ -79,13 +74,13 @@ void ring_all_gather(const Tensor& tensor, ProcessGroup& group) {
 }
 
 // Task 2
-void ring_all_reduce(const Tensor& tensor, ReduceOp op, ProcessGroup& group) {
+void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group) {
   ring_reduce_scatter(tensor, op, group);
   ring_all_gather(tensor, group);
 }
 
 // Task 3
-void doubling_all_reduce(const Tensor& tensor, ReduceOp op, ProcessGroup& group) {
+void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group) {
   const int n = group.size();
   const int rank = group.rank();
   if (n == 1) return;
@@ -95,7 +90,7 @@ void doubling_all_reduce(const Tensor& tensor, ReduceOp op, ProcessGroup& group)
     group.recv(tensor, rank - p);
     return;
   }
-  const Tensor scratch = Tensor::empty(tensor.shape());
+  const lab::Tensor scratch = lab::Tensor::empty(tensor.shape());
   const bool has_guest = rank + p < n;
   if (has_guest) {
     group.recv(scratch, rank + p);
@@ -107,7 +102,7 @@ void doubling_all_reduce(const Tensor& tensor, ReduceOp op, ProcessGroup& group)
 }
 
 // Task 4
-Hosts make_hosts(ProcessGroup& world, int ranks_per_host) {
+Hosts make_hosts(lab::ProcessGroup& world, int ranks_per_host) {
   const int host = world.rank() / ranks_per_host;
   const int place = world.rank() % ranks_per_host;
   return {.inside = world.split(host, world.rank(), "inside"),
@@ -115,7 +110,7 @@ Hosts make_hosts(ProcessGroup& world, int ranks_per_host) {
 }
 
 // Task 4
-void hierarchical_all_reduce(const Tensor& tensor, ReduceOp op, Hosts& hosts) {
+void hierarchical_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, Hosts& hosts) {
   ring_reduce_scatter(tensor, op, hosts.inside);
   ring_all_reduce(chunk(tensor, hosts.inside.rank(), hosts.inside.size()), op, hosts.across);
   ring_all_gather(tensor, hosts.inside);

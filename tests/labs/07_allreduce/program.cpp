@@ -8,13 +8,11 @@ namespace {
 
 using lab::grading::expect_program;
 
-TEST(TaskProgram, Ring) {
-  expect_program({"--ranks", "3", "--steps", "4", "--log-every", "1"});
-}
+TEST(TaskProgram, Ring) { expect_program({"--ranks", "3", "--steps", "4", "--log-every", "1"}); }
 
 TEST(TaskProgram, Hierarchical) {
-  expect_program({"--ranks", "4", "--steps", "3", "--log-every", "1", "--allreduce",
-                  "hierarchical", "--hosts", "2"});
+  expect_program({"--ranks", "4", "--steps", "3", "--log-every", "1", "--allreduce", "hierarchical",
+                  "--hosts", "2"});
 }
 
 }  // namespace
