@@ -138,7 +138,8 @@ int start(int argc, char** argv) {
                    .add_options = add_options});
   if (simulation.wanted) {
     require(choices.algorithm.has_value(), "--simulate: Gloo's all-reduce is not made of messages");
-    return lab07::show(*choices.algorithm, plan.launch.ranks, choices.hosts, simulation);
+    const int ranks = plan.launch.ranks > 0 ? plan.launch.ranks : 3;
+    return lab07::show(*choices.algorithm, ranks, choices.hosts, simulation);
   }
   require(plan.device == "cpu", "--device {}: lab::combine adds in host memory", plan.device);
   return run_program(plan, argc, argv, [&](Job& job, const RunPlan& settled) {
