@@ -20,7 +20,7 @@
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
-#include "labs/07_allreduce/main_algorithms.h"
+#include "labs/07_allreduce/algorithms.h"
 #include "labs/07_allreduce/main_simulation.h"
 
 namespace {

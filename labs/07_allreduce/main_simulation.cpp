@@ -12,7 +12,7 @@
 #include "common/io/terminal.h"
 #include "common/pipeline/drawing/draw.h"
 #include "common/run/report/recorded_timeline.h"
-#include "labs/07_allreduce/main_algorithms.h"
+#include "labs/07_allreduce/algorithms.h"
 
 namespace lab07 {
 

@@ -14,7 +14,7 @@
 #include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/progress.h"
-#include "labs/07_allreduce/main_algorithms.h"
+#include "labs/07_allreduce/algorithms.h"
 #include "tests/bench/raw_gloo.h"
 #include "tests/bench/rounds.h"
 
