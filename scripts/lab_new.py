@@ -23,7 +23,7 @@ def put_after(text, pattern, addition, file):
 
 def new(number, name):
     if not re.fullmatch(r"[0-9]{1,2}", number):
-        stop(f"'{number}' is not the number of a lab: two digits, as in ./workbook lab new 07 zero")
+        stop(f"'{number}' is not the number of a lab: two digits, as in ./workbook lab new 13 zero")
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or len(name) > 24:
         stop(f"'{name}' is not the name of a lab: small letters, digits and _, at most 24")
     number = f"{int(number):02d}"
