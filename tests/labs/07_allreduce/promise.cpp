@@ -62,7 +62,7 @@ Messages sends_of(const Case& c, int rank, int ranks) {
     add_ring(sends, across, rank / m, last - first, rank / m + 1);
     add_ring(sends, inside, place, c.elements, place + 1);
   }
-  std::ranges::sort(sends);
+  std::sort(sends.begin(), sends.end());
   return sends;
 }
 

@@ -12,8 +12,6 @@ namespace lab07 {
 namespace {
 
 using lab::OpKind;
-using lab::ReduceOp;
-using lab::grading::Expected;
 using lab::grading::Numbers;
 using lab::grading::Operation;
 using lab::grading::Parcel;
@@ -56,7 +54,7 @@ std::vector<Message> sent_by(const std::vector<Operation>& operations,
       sends.push_back(
           {static_cast<int>(std::ranges::find(members, operation.peer) - members.begin()),
            operation.bytes});
-  std::ranges::sort(sends);
+  std::sort(sends.begin(), sends.end());
   return sends;
 }
 

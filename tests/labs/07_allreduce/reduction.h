@@ -1,7 +1,10 @@
 // Calls of the functions that reduce: their inputs, and what each rank must have and send.
 #pragma once
 
+#include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/comm/cost_model.h"
@@ -27,7 +30,10 @@ struct Case {
 struct Message {
   int to = 0;
   uint64_t bytes = 0;
-  auto operator<=>(const Message&) const = default;
+  bool operator==(const Message&) const = default;
+  bool operator<(const Message& other) const {
+    return std::tie(to, bytes) < std::tie(other.to, other.bytes);
+  }
 };
 
 /// What the contract says about rank `rank` of `ranks`.
@@ -51,7 +57,7 @@ void expect_cases(const std::vector<Case>& cases, int ranks,
 /// Some 20 calls with 1 to 6 and 8 ranks, in simulations that differ: elements from 0 to hundreds,
 /// all operations, messages late, links slow.
 void expect_any_cases(const std::vector<std::string>& functions, uint64_t seed,
-                      std::set<std::string> given = {});
+                      const std::set<std::string>& given = {});
 
 /// A network whose times are whole nanoseconds, for tensors with `ranks` elements or a multiple.
 lab::grading::JobOptions timed(int ranks_per_host = 0, std::set<std::string> given = {});

@@ -57,7 +57,7 @@ int largest_divisor(int ranks) {
 }  // namespace
 
 void expect_any_cases(const std::vector<std::string>& functions, uint64_t seed,
-                      std::set<std::string> given) {
+                      const std::set<std::string>& given) {
   std::mt19937_64 random(seed);
   for (const int ranks : {3, 2, 1, 4, 5, 6, 8}) {
     std::vector<Case> cases = draw_cases(functions, ranks, random);
