@@ -86,7 +86,7 @@ constexpr lab::LinkCost kSlow{.alpha = 40e-6, .beta = 9e-9};
 TEST(Task5, OneHost) {
   std::vector<Question> questions;
   for (const int ranks : {4, 3, 1, 2, 6, 7, 8, 16, 33, 64})
-    for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1} << 24})
+    for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1} << 32})
       questions.push_back({ranks, elements, {.inside = kFast, .between = kSlow, .gamma = 1e-10}});
   expect_answers(questions);
 }
