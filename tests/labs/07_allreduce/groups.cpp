@@ -40,12 +40,15 @@ Numbers tolerance_of(const Inputs& inputs, ReduceOp op) {
   return tolerance;
 }
 
+int chunk_with(const Case& c, int64_t element, size_t ranks) {
+  int k = 0;
+  while (chunk_of(c.elements, k, static_cast<int>(ranks)).second <= element) ++k;
+  return k;
+}
+
 std::string place_of(const Case& c, int64_t element, size_t ranks) {
   if (!c.function.starts_with("ring")) return fmt::format("element {}", element);
-  const int n = static_cast<int>(ranks);
-  int k = 0;
-  while (chunk_of(c.elements, k, n).second <= element) ++k;
-  return fmt::format("element {} (chunk {} of {})", element, k, n);
+  return fmt::format("element {} (chunk {} of {})", element, chunk_with(c, element, ranks), ranks);
 }
 
 /// What is wrong with a sum of powers of 8, one per rank; empty if it cannot be told.
@@ -100,6 +103,16 @@ int finished_chunk(const Case& c, const Numbers& got, double right, size_t ranks
   return -1;
 }
 
+/// A question about a ring's chunk, one of whose elements is wrong while others are right.
+std::string doubt(const Case& c, int64_t wrong, const Numbers& got, double right, size_t ranks) {
+  if (!c.function.starts_with("ring")) return "";
+  const int k = chunk_with(c, wrong, ranks);
+  const auto [first, last] = chunk_of(c.elements, k, static_cast<int>(ranks));
+  if (std::ranges::count(part_of(got, {first, last}), right) == 0) return "";
+  return fmt::format("\nother elements of this chunk are right: is yours {} to {}?", first,
+                     last - 1);
+}
+
 void expect_sum(const Case& c, const std::vector<Numbers>& got, double right) {
   for (size_t r = 0; r < got.size(); ++r) {
     const auto [first, last] = judged(c, r, got.size());
@@ -110,11 +123,11 @@ void expect_sum(const Case& c, const std::vector<Numbers>& got, double right) {
       if (c.function == "ring_reduce_scatter" && finished >= 0)
         stop(fmt::format("rank {} has finished chunk {}, and not chunk {}", r, finished, r));
       const std::string why = whose_numbers(number, got.size());
-      stop(
-          fmt::format("rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:g}, "
-                      "got {:g}",
-                      r, place_of(c, i, got.size()),
-                      why.empty() ? "not a sum of the ranks' numbers" : why, right, number));
+      stop(fmt::format(
+          "rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:g}, "
+          "got {:g}{}",
+          r, place_of(c, i, got.size()), why.empty() ? "not a sum of the ranks' numbers" : why,
+          right, number, doubt(c, i, got[r], right, got.size())));
     }
   }
 }

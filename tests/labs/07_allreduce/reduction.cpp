@@ -34,6 +34,13 @@ std::vector<Parcel> inputs_of(const Case& c, int ranks) {
   return inputs;
 }
 
+/// What a message says about a call, after its elements and ranks.
+std::string details_of(const Case& c) {
+  if (c.function == "hierarchical_all_reduce")
+    return fmt::format(", {} per host", c.ranks_per_host);
+  return c.colors.empty() ? "" : ", in groups";
+}
+
 /// Nothing but messages, splits and additions.
 void expect_messages_only(const std::vector<Operation>& operations, size_t rank) {
   for (const Operation& operation : operations)
@@ -156,7 +163,7 @@ void expect_cases(const std::vector<Case>& cases, int ranks,
         {.scenario = c.function == "hierarchical_all_reduce" ? "hierarchical" : "reduction",
          .inputs = inputs_of(c, ranks),
          .name = fmt::format("{} of {} elements on {} ranks{}", c.function, c.elements, ranks,
-                             c.colors.empty() ? "" : ", in groups")});
+                             details_of(c))});
   judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& results) {
     for (const std::vector<int>& members : groups_of(cases[k], ranks))
       judge_group(cases[k], results, members, options);

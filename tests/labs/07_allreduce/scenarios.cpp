@@ -102,7 +102,8 @@ void expect_explained_ends(const std::string& function, int ranks,
   const auto expect = [&](const std::string& what, const std::regex& explanation) {
     const std::vector<RankResult> results = run_ranks_patiently(job);
     const RankResult* failure = first_failure(results);
-    if (failure == nullptr) stop(fmt::format("{}: yet every rank returned", what));
+    if (failure == nullptr)
+      stop(what + ", yet every rank returned: are there fewer messages than the contract says?");
     if (failure->outcome == Outcome::kNotImplemented) stop(failure->message);
     for (const RankResult& rank : results) {
       if (rank.outcome == Outcome::kDiagnosed && std::regex_search(rank.message, explanation))
