@@ -1,13 +1,13 @@
 // Lab 07 · all-reduce from messages. This is the contract; you write allreduce.cpp.
 //
-// Of a ProcessGroup, the functions call send, recv, isend and irecv only (make_hosts: split). They
-// keep nothing between calls. All ranks of `group` call them together, with equally many elements
-// and the same `op`.
+// The functions communicate by send, recv, isend and irecv only, singly or in a batch (make_hosts:
+// by split). They keep nothing between calls. All ranks of `group` call them together, with equally
+// many elements and the same `op`.
 //
 // n: ranks of the group, at least 1. N: elements of `tensor`, a vector of float32 in host memory;
 // N may be 0, less than n, or no multiple of n. S = 4 N: its bytes. The result replaces the
-// tensor's numbers, and has the same bits on every rank. Additions are done by lab::combine, for
-// every `op`.
+// tensor's numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero
+// may differ). Additions are done by lab::combine, for every `op`.
 //
 // Chunk c of n is elements floor(c N / n) up to, not including, floor((c + 1) N / n). The largest
 // has C = ceil(N / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
@@ -28,7 +28,7 @@ namespace lab07 {
 
 /// Task 1 · Rank 0 receives the tensors of all others, one by one, and sends everybody the result.
 ///
-/// Rank 0 sends and receives n - 1 messages of S bytes, all others one. Scratch: S on rank 0.
+/// Rank 0 sends and receives n - 1 messages of S bytes, every other rank one. Scratch: S on rank 0.
 /// Time: (n - 1) (2 (alpha + beta S) + gamma N).
 void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
@@ -71,9 +71,9 @@ Hosts make_hosts(lab::ProcessGroup& world, int ranks_per_host);
 /// all-gather inside.
 ///
 /// With m ranks on each of h hosts, C = ceil(N / m) and D = ceil(C / h):
-/// scratch 4 C bytes; time, in inside's and across's costs,
-/// 2 (m - 1) (alpha + 4 beta C) + (m - 1) gamma C  +  2 (h - 1) (alpha + 4 beta D) + (h - 1) gamma
-/// D.
+/// scratch 4 C bytes; time, with alpha and beta inside a host, alpha' and beta' between hosts,
+///   2 (m - 1) (alpha + 4 beta C) + (m - 1) gamma C
+/// + 2 (h - 1) (alpha' + 4 beta' D) + (h - 1) gamma D.
 void hierarchical_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, Hosts& hosts);
 
 enum class Algorithm { kRoot, kRing, kDoubling, kHierarchical };

@@ -106,8 +106,9 @@ def times():
     x, y = axes.at(crossing, 1e6 * ring(1000 * crossing))
     fig.dot(x, y, RED, 7)
     fig.text(x + 12, y + 26, "from here on the ring is faster", 15, RED, "start")
+    fig.text(846, 308, "six ranks, one host", 14, MUTED)
     fig.text(846, 330, "α = 5 µs, β = 1 ns per byte", 14, MUTED)
-    fig.text(846, 352, "γ = 0.25 ns per byte", 14, MUTED)
+    fig.text(846, 352, "γ = 1 ns per addition", 14, MUTED)
     fig.save(FOLDER / "times.svg")
 
 
