@@ -83,7 +83,9 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   const double factor = best_factor(got, expected.values);
   std::vector<double> multiple = expected.values;
   for (double& value : multiple) value *= factor;
-  if (got.size() > 1 && factor != 0.0 && distance(got, multiple, expected) <= 1)
+  constexpr double kClose = 1e-5;  // to 1: rounding, which is no factor
+  if (got.size() > 1 && factor != 0.0 && std::abs(factor - 1) > kClose &&
+      distance(got, multiple, expected) <= 1)
     return fmt::format("{}: {:.6g} times what they should be{}", expected.what, factor,
                        factor > 1   ? ": is a divisor missing, or something added up twice?"
                        : factor > 0 ? ": is a divisor too large, or a part missing?"
@@ -95,8 +97,8 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   return fmt::format("{}: {} of {} numbers are wrong", expected.what, wrong, got.size());
 }
 
-std::string in_digits(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{:.7g}", value);  // no "-nan"
+std::string in_digits(double value, int digits) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, digits);  // no "-nan"
 }
 
 /// The element that exceeds its tolerance by most.
@@ -124,8 +126,12 @@ std::string difference(const std::vector<double>& got, const Expected& expected)
   if (is_right(got, expected)) return "";
   const size_t i = worst(got, expected);
   const std::string name = expected.name ? expected.name(i) : "";
+  int digits = 7;
+  while (digits < 17 && in_digits(got[i], digits) == in_digits(expected.values[i], digits))
+    ++digits;
   return fmt::format("{}\n{}{}got {}, expected {}", diagnosis(got, expected), name,
-                     name.empty() ? "" : ": ", in_digits(got[i]), in_digits(expected.values[i]));
+                     name.empty() ? "" : ": ", in_digits(got[i], digits),
+                     in_digits(expected.values[i], digits));
 }
 
 std::vector<double> to_doubles(const Tensor& tensor) {
