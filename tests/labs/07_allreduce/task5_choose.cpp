@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <random>
+#include <utility>
 
 #include "tests/labs/07_allreduce/reduction.h"
 
@@ -24,17 +28,91 @@ struct Question {
   CostModel costs;
 };
 
-Numbers answer_of(const Question& q) {
-  CostModel flat = q.costs;  // what an algorithm pays that knows nothing of hosts
-  const int per_host = q.costs.ranks_per_host == 0 ? q.ranks : q.costs.ranks_per_host;
-  if (per_host < q.ranks) flat.inside = flat.between;
-  Numbers seconds;
-  for (const char* name : kNames) {
-    const Case c{.function = name, .elements = q.elements, .ranks_per_host = per_host};
-    const bool knows_hosts = std::string(name) == "hierarchical_all_reduce";
-    seconds.push_back(seconds_of(c, q.ranks, knows_hosts ? q.costs : flat));
+int per_host(const Question& q) {
+  return q.costs.ranks_per_host == 0 ? q.ranks : q.costs.ranks_per_host;
+}
+
+bool knows_hosts(size_t algorithm) { return algorithm == 3; }
+
+/// If messages of the algorithms that know nothing of hosts cost `flat`.
+double time_of(size_t algorithm, const Question& q, const lab::LinkCost& flat) {
+  CostModel costs = q.costs;
+  if (!knows_hosts(algorithm)) costs.inside = flat;
+  return seconds_of(
+      {.function = kNames.at(algorithm), .elements = q.elements, .ranks_per_host = per_host(q)},
+      q.ranks, costs);
+}
+
+const lab::LinkCost& slowest(const Question& q) {
+  return per_host(q) < q.ranks ? q.costs.between : q.costs.inside;
+}
+
+bool equal(double got, double right) {
+  constexpr double kTolerance = 1e-9;
+  return std::abs(got - right) <= kTolerance * right;
+}
+
+/// The mistake in the time of recursive doubling that leads to `got`; empty if none is known.
+std::string mistake_in_doubling(const Question& q, double got) {
+  const auto on = [&](int ranks) {
+    Question changed = q;
+    changed.ranks = ranks;
+    return time_of(2, changed, slowest(q));
+  };
+  const auto n = static_cast<unsigned>(q.ranks);
+  const int p = static_cast<int>(std::bit_floor(n));
+  const double fold = p < q.ranks ? on(3) - on(2) : 0;
+  if (equal(got, on(p))) return "without the two steps of the surplus ranks";
+  if (equal(got, on(static_cast<int>(std::bit_ceil(n)))))
+    return "as if n were rounded up to a power of two, where p is rounded down";
+  if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
+    return "as if there were log2(n) doublings, where there are log2(p)";
+  if (equal(got, on(p) + fold - q.costs.gamma * static_cast<double>(q.elements)))
+    return "without the addition of the surplus ranks' numbers";
+  return "";
+}
+
+/// The mistake that leads to the time `got`; empty if none is known.
+std::string mistake(size_t algorithm, const Question& q, double got) {
+  const auto with = [&](const auto& change) {
+    Question changed = q;
+    change(changed);
+    return time_of(algorithm, changed, slowest(changed));
+  };
+  const auto with_elements = [&](int64_t elements) {
+    return with([&](Question& c) { c.elements = elements; });
+  };
+  if (!knows_hosts(algorithm) && equal(got, time_of(algorithm, q, q.costs.inside)))
+    return "as if there were one host";
+  if (!knows_hosts(algorithm) && equal(got, time_of(algorithm, q, q.costs.between)))
+    return "as if there were several hosts";
+  if (equal(got, with([](Question& c) { c.costs.gamma = 0; })))
+    return "as if additions cost nothing";
+  const int64_t rest = q.elements % q.ranks;
+  const double down = with_elements(q.elements - rest);
+  const double up = with_elements(q.elements - rest + q.ranks);
+  if (equal(got, down)) return "as if the longest chunk had N / n elements rounded down";
+  if (equal(got, down + (up - down) * static_cast<double>(rest) / q.ranks))
+    return "as if chunks had N / n elements with a fraction, where the longest is rounded up";
+  if (equal(got, with([](Question& c) {
+              c.costs.inside.beta /= 4;
+              c.costs.between.beta /= 4;
+            })))
+    return "as if an element had one byte";
+  if (algorithm == 2) {
+    const std::string why = mistake_in_doubling(q, got);
+    if (!why.empty()) return why;
   }
-  return seconds;
+  if (4 * q.elements > std::numeric_limits<int>::max()) return "do the numbers fit into an int?";
+  return "";
+}
+
+/// With as many digits as tell `a` from `b`.
+std::pair<std::string, std::string> told_apart(double a, double b) {
+  int digits = 6;
+  while (digits < 17 && fmt::format("{:.{}g}", a, digits) == fmt::format("{:.{}g}", b, digits))
+    ++digits;
+  return {fmt::format("{:.{}g}", a, digits), fmt::format("{:.{}g}", b, digits)};
 }
 
 std::string in_words(const Question& q) {
@@ -46,22 +124,30 @@ std::string in_words(const Question& q) {
 }
 
 void judge(const Question& q, const Parcel& result) {
-  constexpr double kTolerance = 1e-9;
   const Numbers got = result.numbers("seconds");
-  const Numbers right = answer_of(q);
-  for (size_t i = 0; i < right.size(); ++i)
-    if (!(std::abs(got[i] - right[i]) <= kTolerance * right[i]))
-      lab::grading::stop(fmt::format("the time of {}: expected {:.6g} s, got {:.6g} s\n{}",
-                                     kNames.at(i), right[i], got[i], in_words(q)));
+  Numbers right;
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    right.push_back(time_of(i, q, slowest(q)));
+    if (equal(got[i], right[i])) continue;
+    const auto [expected, returned] = told_apart(right[i], got[i]);
+    const std::string why = mistake(i, q, got[i]);
+    lab::grading::stop(fmt::format("the time of {}: expected {} s, got {} s{}\n{}", kNames.at(i),
+                                   expected, returned, why.empty() ? "" : ": " + why, in_words(q)));
+  }
   const auto best = static_cast<size_t>(result.number("best"));
-  const double least = *std::ranges::min_element(right);
-  if (best >= right.size() || right[best] > least * (1 + kTolerance))
-    lab::grading::stop(
-        fmt::format("the times are right, but `best` is not the fastest\n{}", in_words(q)));
-  if (std::ranges::min_element(right) - right.begin() < static_cast<std::ptrdiff_t>(best) &&
-      right[best] == least)
-    lab::grading::stop(
-        fmt::format("of equally fast algorithms, `best` is the first\n{}", in_words(q)));
+  const auto least = static_cast<size_t>(std::ranges::min_element(right) - right.begin());
+  if (best == least) return;
+  if (best >= right.size()) lab::grading::stop("`best` is none of the four algorithms");
+  if (!equal(right[best], right[least])) {
+    const auto [of_best, of_least] = told_apart(right[best], right[least]);
+    lab::grading::stop(fmt::format(
+        "the times are right, but `best` is not the fastest: {} takes {} s, {} {} s\n{}",
+        kNames.at(best), of_best, kNames.at(least), of_least, in_words(q)));
+  }
+  if (least < best && right[best] == right[least])
+    lab::grading::stop(fmt::format(
+        "of equally fast algorithms, `best` is the first: {}, which is as fast as {}\n{}",
+        kNames.at(least), kNames.at(best), in_words(q)));
 }
 
 void expect_answers(const std::vector<Question>& questions) {
@@ -85,21 +171,29 @@ constexpr lab::LinkCost kSlow{.alpha = 40e-6, .beta = 9e-9};
 
 TEST(Task5, OneHost) {
   std::vector<Question> questions;
-  for (const int ranks : {4, 3, 1, 2, 6, 7, 8, 16, 33, 64})
-    for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1} << 32})
+  for (const int ranks : {4, 3, 1, 2, 6, 7, 8, 16, 33, 64, 1000, 4096})
+    for (const int64_t elements :
+         {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1} << 24, (int64_t{1} << 33) + 1})
       questions.push_back({ranks, elements, {.inside = kFast, .between = kSlow, .gamma = 1e-10}});
+  expect_answers(questions);
+}
+
+TEST(Task5, JustBelowAndAboveTheCrossover) {
+  std::vector<Question> questions;
+  for (const int64_t elements : {3210, 3216})  // doubling, ring
+    questions.push_back({6, elements, {.inside = kFast, .between = kSlow}});
   expect_answers(questions);
 }
 
 TEST(Task5, SeveralHosts) {
   std::vector<Question> questions;
-  for (const auto& [ranks, per_host] :
+  for (const auto& [ranks, on_each] :
        {std::pair{6, 3}, {6, 2}, {6, 6}, {6, 1}, {8, 4}, {64, 8}, {12, 3}})
     for (const int64_t elements : {1, 10, 100'001})
       questions.push_back(
           {ranks,
            elements,
-           {.inside = kFast, .between = kSlow, .ranks_per_host = per_host, .gamma = 3e-10}});
+           {.inside = kFast, .between = kSlow, .ranks_per_host = on_each, .gamma = 3e-10}});
   expect_answers(questions);
 }
 
@@ -110,13 +204,13 @@ TEST(Task5, AnyCosts) {
   };
   std::vector<Question> questions;
   for (int k = 0; k < 60; ++k) {
-    const int per_host = static_cast<int>(random() % 8) + 1;
-    const int ranks = per_host * (static_cast<int>(random() % 8) + 1);
+    const int on_each = static_cast<int>(random() % 8) + 1;
+    const int ranks = on_each * (static_cast<int>(random() % 8) + 1);
     questions.push_back({ranks,
                          static_cast<int64_t>(random() % 1'000'000),
                          {.inside = {draw(0, 1e-5), draw(0, 1e-8)},
                           .between = {draw(0, 1e-4), draw(0, 1e-7)},
-                          .ranks_per_host = k % 4 == 0 ? 0 : per_host,
+                          .ranks_per_host = k % 4 == 0 ? 0 : on_each,
                           .gamma = draw(0, 1e-9)}});
   }
   expect_answers(questions);
