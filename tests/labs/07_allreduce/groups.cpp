@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <random>
@@ -65,6 +66,15 @@ std::string whose_numbers(double sum, size_t ranks) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+/// As doubling_all_reduce does if it hands the surplus ranks' numbers over by addition.
+Numbers combined_after_sums(Inputs inputs, ReduceOp op) {
+  const size_t p = std::bit_floor(inputs.size());
+  for (size_t r = p; r < inputs.size(); ++r)
+    for (size_t i = 0; i < inputs[r].size(); ++i) inputs[r - p][i] += inputs[r][i];
+  inputs.resize(p);
+  return combined_over(inputs, op);
+}
+
 /// Of a wrong result, on rank `self`.
 std::vector<Mistake> mistakes(const Case& c, const Inputs& inputs, size_t self) {
   std::vector<Mistake> all;
@@ -74,6 +84,10 @@ std::vector<Mistake> mistakes(const Case& c, const Inputs& inputs, size_t self) 
     all.push_back({combined_over(inputs, ReduceOp::kSum),
                    "the sum, where the smallest or the largest was asked for: is `op` passed on to "
                    "combine?"});
+  if (c.op != ReduceOp::kSum && c.function == "doubling_all_reduce")
+    all.push_back({combined_after_sums(inputs, c.op),
+                   "the numbers of the surplus ranks were added, where the smallest or the largest "
+                   "was asked for"});
   for (size_t missing = 0; missing < inputs.size() && inputs.size() > 2; ++missing) {
     Inputs others = inputs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(missing));
@@ -124,8 +138,8 @@ void expect_sum(const Case& c, const std::vector<Numbers>& got, double right) {
         stop(fmt::format("rank {} has finished chunk {}, and not chunk {}", r, finished, r));
       const std::string why = whose_numbers(number, got.size());
       stop(fmt::format(
-          "rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:g}, "
-          "got {:g}{}",
+          "rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:.9g}, "
+          "got {:.9g}{}",
           r, place_of(c, i, got.size()), why.empty() ? "not a sum of the ranks' numbers" : why,
           right, number, doubt(c, i, got[r], right, got.size())));
     }
@@ -149,7 +163,8 @@ void expect_gathered(const Case& c, const std::vector<Numbers>& got, const Numbe
 std::vector<std::vector<int>> groups_of(const Case& c, int ranks) {
   std::map<int, std::vector<int>> groups;  // by color; numbered from the highest rank down
   for (int r = ranks - 1; r >= 0; --r)
-    groups[c.colors.empty() ? 0 : c.colors[static_cast<size_t>(r)]].push_back(r);
+    groups[c.colors.empty() ? 1 : c.colors[static_cast<size_t>(r)]].push_back(r);
+  groups.erase(0);
   std::vector<std::vector<int>> result;
   for (auto& [color, members] : groups) {
     if (c.colors.empty()) std::ranges::reverse(members);

@@ -7,7 +7,8 @@
 
 namespace lab07 {
 
-/// World ranks of each group that calls the function, in the order of their numbers in it.
+/// World ranks of each group that calls the function, in the order of their numbers in it; without
+/// those that take no part.
 std::vector<std::vector<int>> groups_of(const Case& c, int ranks);
 
 /// The number of a world rank in its group.

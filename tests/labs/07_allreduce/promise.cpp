@@ -62,8 +62,19 @@ Messages sends_of(const Case& c, int rank, int ranks) {
     add_ring(sends, across, rank / m, last - first, rank / m + 1);
     add_ring(sends, inside, place, c.elements, place + 1);
   }
-  std::sort(sends.begin(), sends.end());
   return sends;
+}
+
+/// How often the rank combines.
+int additions_of(const Case& c, int rank, int ranks) {
+  const int p = power_below(ranks);
+  if (c.function == "reduce_at_root") return rank == 0 ? ranks - 1 : 0;
+  if (c.function == "ring_all_gather") return 0;
+  if (c.function == "doubling_all_reduce")
+    return rank < p ? doublings(ranks) + (rank + p < ranks ? 1 : 0) : 0;
+  if (c.function == "hierarchical_all_reduce")
+    return c.ranks_per_host - 1 + ranks / c.ranks_per_host - 1;
+  return ranks - 1;
 }
 
 }  // namespace
@@ -80,7 +91,9 @@ Promise promise_of(const Case& c, int rank, int ranks) {
     scratch = ceiling(c.elements, ranks);
   if (c.function == "doubling_all_reduce") scratch = rank < p ? c.elements : 0;
   if (c.function == "hierarchical_all_reduce") scratch = ceiling(c.elements, c.ranks_per_host);
-  return {.sends = sends_of(c, rank, ranks), .scratch = static_cast<uint64_t>(4 * scratch)};
+  return {.sends = sends_of(c, rank, ranks),
+          .scratch = static_cast<uint64_t>(4 * scratch),
+          .additions = additions_of(c, rank, ranks)};
 }
 
 double seconds_of(const Case& c, int ranks, const lab::CostModel& costs) {

@@ -95,7 +95,7 @@ double clock_ns(const ProcessGroup& world) {
 }
 
 /// Calls one of the functions on a vector with a fence on each side, and notes the result, how much
-/// scratch it took, and when it began and ended by this rank's clock.
+/// scratch it took and kept, and when it began and ended by this rank's clock.
 template <typename Function>
 Parcel run_fenced(const Parcel& input, const ProcessGroup& world, const Function& function) {
   constexpr float kFence = 12345.0F;
@@ -110,11 +110,13 @@ Parcel run_fenced(const Parcel& input, const ProcessGroup& world, const Function
   count_scratch();
   function(tensor);
   const size_t scratch = most_scratch();
+  const size_t kept = kept_scratch();
 
   Parcel result;
   result.set("begin_ns", begin_ns);
   result.set("end_ns", clock_ns(world));
   result.set("scratch", static_cast<double>(scratch));
+  result.set("kept", static_cast<double>(kept));
   result.set("numbers", tensor.clone());
   bool fence_broken = false;
   for (int64_t i = 0; i < kFenceLength; ++i)
@@ -123,12 +125,21 @@ Parcel run_fenced(const Parcel& input, const ProcessGroup& world, const Function
   return result;
 }
 
-/// One of the functions that take a tensor and a group, in a group of its own if the input says so:
-/// ranks with the same "color", numbered by "key".
+/// Runs `function` in the world, or in a group of its own if the input says so: ranks with the same
+/// "color", numbered by "key". Those of color 0 take no part.
+template <typename Function>
+Parcel run_in_group(const Parcel& input, ProcessGroup& world, const Function& function) {
+  if (!input.has("color")) return function(world);
+  const int color = static_cast<int>(input.number("color"));
+  ProcessGroup group = world.split(color, static_cast<int>(input.number("key")), "part");
+  return color == 0 ? Parcel() : function(group);
+}
+
+/// One of the functions that take a tensor and a group.
 Parcel run_reduction(const Parcel& input, ProcessGroup& world) {
   const std::string name = input.text("function");
   const auto op = static_cast<ReduceOp>(static_cast<int>(input.number("op")));
-  const auto run = [&](ProcessGroup& group) {
+  return run_in_group(input, world, [&](ProcessGroup& group) {
     return run_fenced(input, world, [&](const Tensor& tensor) {
       if (name == "reduce_at_root") return reduce_at_root(tensor, op, group);
       if (name == "ring_reduce_scatter") return ring_reduce_scatter(tensor, op, group);
@@ -137,28 +148,26 @@ Parcel run_reduction(const Parcel& input, ProcessGroup& world) {
       if (name == "doubling_all_reduce") return doubling_all_reduce(tensor, op, group);
       lab::fail("there is no function {}", name);
     });
-  };
-  if (!input.has("color")) return run(world);
-  ProcessGroup group = world.split(static_cast<int>(input.number("color")),
-                                   static_cast<int>(input.number("key")), "part");
-  return run(group);
+  });
 }
 
 /// Task 4.
 Parcel run_hierarchical(const Parcel& input, ProcessGroup& world) {
   const auto op = static_cast<ReduceOp>(static_cast<int>(input.number("op")));
-  Hosts hosts = make_hosts(world, static_cast<int>(input.number("ranks_per_host")));
-  Parcel result = run_fenced(input, world, [&](const Tensor& tensor) {
-    return hierarchical_all_reduce(tensor, op, hosts);
+  return run_in_group(input, world, [&](ProcessGroup& group) {
+    Hosts hosts = make_hosts(group, static_cast<int>(input.number("ranks_per_host")));
+    Parcel result = run_fenced(input, group, [&](const Tensor& tensor) {
+      return hierarchical_all_reduce(tensor, op, hosts);
+    });
+    const auto members = [](const ProcessGroup& hosts_group) {
+      std::vector<double> ranks;
+      for (int r = 0; r < hosts_group.size(); ++r) ranks.push_back(hosts_group.world_rank(r));
+      return ranks;
+    };
+    result.set("inside", members(hosts.inside));
+    result.set("across", members(hosts.across));
+    return result;
   });
-  const auto members = [](const ProcessGroup& group) {
-    std::vector<double> ranks;
-    for (int r = 0; r < group.size(); ++r) ranks.push_back(group.world_rank(r));
-    return ranks;
-  };
-  result.set("inside", members(hosts.inside));
-  result.set("across", members(hosts.across));
-  return result;
 }
 
 /// Task 5.

@@ -36,6 +36,7 @@ namespace lab07 {
 
 void count_scratch() { in_use = most = 0; }
 size_t most_scratch() { return static_cast<size_t>(most); }
+size_t kept_scratch() { return static_cast<size_t>(std::max<ptrdiff_t>(in_use, 0)); }
 
 }  // namespace lab07
 

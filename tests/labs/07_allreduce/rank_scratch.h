@@ -9,5 +9,7 @@ namespace lab07 {
 void count_scratch();
 /// The most bytes in use at once since then, beyond those in use when it was called.
 size_t most_scratch();
+/// How many more bytes are in use now than when it was called.
+size_t kept_scratch();
 
 }  // namespace lab07

@@ -41,8 +41,9 @@ std::string details_of(const Case& c) {
   return c.colors.empty() ? "" : ", in groups";
 }
 
-/// Nothing but messages, splits and additions.
-void expect_messages_only(const std::vector<Operation>& operations, size_t rank) {
+/// Nothing but messages and additions, and what makes groups: the two splits of make_hosts, and
+/// that of the scenario.
+void expect_messages_only(const Case& c, const std::vector<Operation>& operations, size_t rank) {
   for (const Operation& operation : operations)
     if (!is_message(operation.kind) && operation.kind != OpKind::kSplit &&
         operation.kind != OpKind::kAdd)
@@ -50,9 +51,35 @@ void expect_messages_only(const std::vector<Operation>& operations, size_t rank)
           fmt::format("rank {} calls {}: this lab's functions are made of send, recv, isend and "
                       "irecv",
                       rank, op_name(operation.kind)));
+  const bool makes_hosts = c.function == "hierarchical_all_reduce";
+  const auto splits =
+      std::ranges::count(operations, OpKind::kSplit, &Operation::kind) - (c.colors.empty() ? 0 : 1);
+  if (splits != (makes_hosts ? 2 : 0))
+    stop(fmt::format("rank {} calls split {} times: {}", rank, splits,
+                     makes_hosts ? "make_hosts calls it twice" : c.function + " makes no groups"));
 }
 
-/// What travelled, by (group rank, bytes).
+/// Of hierarchical_all_reduce: the groups that make_hosts has made of `members`.
+void expect_groups(const Case& c, const Parcel& result, const std::vector<int>& members,
+                   int place) {
+  const int m = c.ranks_per_host;
+  const auto check = [&](const char* name, int first, int step, int count) {
+    std::vector<double> expected;
+    for (int i = 0; i < count; ++i)
+      expected.push_back(members[static_cast<size_t>(first + i * step)]);
+    const std::vector<double> got = result.numbers(name);
+    if (got != expected)
+      stop(
+          fmt::format("rank {}: `{}` consists of ranks {}, not {}\n{} on each host; make_hosts got "
+                      "a group of ranks {}",
+                      members[static_cast<size_t>(place)], name, fmt::join(got, ", "),
+                      fmt::join(expected, ", "), m, fmt::join(members, ", ")));
+  };
+  check("inside", place / m * m, 1, m);
+  check("across", place % m, m, static_cast<int>(members.size()) / m);
+}
+
+/// What travelled, by (group rank, bytes), in the order of posting.
 std::vector<Message> sent_by(const std::vector<Operation>& operations,
                              const std::vector<int>& members) {
   std::vector<Message> sends;
@@ -61,8 +88,12 @@ std::vector<Message> sent_by(const std::vector<Operation>& operations,
       sends.push_back(
           {static_cast<int>(std::ranges::find(members, operation.peer) - members.begin()),
            operation.bytes});
-  std::sort(sends.begin(), sends.end());
   return sends;
+}
+
+std::vector<Message> sorted(std::vector<Message> messages) {
+  std::sort(messages.begin(), messages.end());
+  return messages;
 }
 
 uint64_t bytes_of(const std::vector<Message>& messages) {
@@ -73,27 +104,72 @@ uint64_t bytes_of(const std::vector<Message>& messages) {
 
 std::string in_words(const std::vector<Message>& messages) {
   std::vector<std::string> words;
-  for (const Message& message : messages)
-    words.push_back(fmt::format("{} bytes to {}", message.bytes, message.to));
+  for (size_t i = 0, same = 1; i < messages.size(); i += same) {
+    for (same = 1; i + same < messages.size() && messages[i + same] == messages[i];) ++same;
+    words.push_back(fmt::format("{}{} bytes to {}", same == 1 ? "" : fmt::format("{} x ", same),
+                                messages[i].bytes, messages[i].to));
+  }
   return words.empty() ? "nothing" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::vector<int> receivers(const std::vector<Message>& messages) {
+  std::vector<int> ranks;
+  for (const Message& message : messages) ranks.push_back(message.to);
+  return ranks;
+}
+
+std::string details(const std::vector<Message>& sent, const std::vector<Message>& promised) {
+  return fmt::format("\nit sent: {}\nexpected: {}", in_words(sent), in_words(promised));
+}
+
+/// Where the chunks are not equally long: as many messages as promised to each rank, but of other
+/// lengths. Judged before the numbers, which such chunks may spoil.
+void expect_chunks(const Case& c, const std::vector<Operation>& operations,
+                   const std::vector<int>& members, int place) {
+  const int n = static_cast<int>(members.size());
+  const bool has_chunks = c.function.starts_with("ring") || c.function.starts_with("hier");
+  if (!has_chunks || c.elements % n == 0) return;
+  const std::vector<Message> sent = sorted(sent_by(operations, members));
+  const std::vector<Message> promised = sorted(promise_of(c, place, n).sends);
+  if (sent == promised || receivers(sent) != receivers(promised)) return;
+  stop(
+      fmt::format("rank {} sends chunks of other lengths than the contract's: chunk c begins at "
+                  "element c N / n, rounded down{}",
+                  place, details(sent, promised)));
 }
 
 void expect_sends(const Case& c, const std::vector<Operation>& operations,
                   const std::vector<int>& members, int place) {
-  const std::vector<Message> sent = sent_by(operations, members);
-  const std::vector<Message> promised =
-      promise_of(c, place, static_cast<int>(members.size())).sends;
-  if (sent == promised) return;
-  const std::string details =
-      fmt::format("\nit sent: {}\nexpected: {}", in_words(sent), in_words(promised));
+  const std::vector<Message> in_order = sent_by(operations, members);
+  const Promise promise = promise_of(c, place, static_cast<int>(members.size()));
+  const std::vector<Message> sent = sorted(in_order);
+  const std::vector<Message> promised = sorted(promise.sends);
   const std::string who = fmt::format("the numbers are right, but rank {}", place);
   if (sent.size() != promised.size())
-    stop(fmt::format("{} sends {} messages, not {}{}", who, sent.size(), promised.size(), details));
+    stop(fmt::format("{} sends {} messages, not {}{}", who, sent.size(), promised.size(),
+                     details(sent, promised)));
   if (bytes_of(sent) != bytes_of(promised))
     stop(fmt::format("{} sends {} bytes, not {}{}", who, bytes_of(sent), bytes_of(promised),
-                     details));
-  stop(fmt::format("{} sends to other ranks, or other chunks, than the contract says{}", who,
-                   details));
+                     details(sent, promised)));
+  if (sent != promised)
+    stop(fmt::format("{} sends to other ranks, or other chunks, than the contract says{}", who,
+                     details(sent, promised)));
+  if (c.function == "doubling_all_reduce" && in_order != promise.sends)
+    stop(fmt::format("{} sends to ranks {} one after the other, where the contract says {}", who,
+                     fmt::join(receivers(in_order), ", "),
+                     fmt::join(receivers(promise.sends), ", ")));
+}
+
+/// Where there is something to add in every step: `combine` has been called often enough. What it
+/// adds too often shows in the numbers or in the time.
+void expect_additions(const Case& c, const std::vector<Operation>& operations, int place, int n) {
+  const auto additions = std::ranges::count(operations, OpKind::kAdd, &Operation::kind);
+  const int promised = promise_of(c, place, n).additions;
+  if (c.elements < n || additions >= promised) return;
+  stop(
+      fmt::format("the numbers and messages are right, but rank {} calls combine {} times, not {}: "
+                  "all additions are lab::combine's, which makes them take time in a simulation",
+                  place, additions, promised));
 }
 
 void expect_scratch(const Case& c, const Parcel& result, int place, int ranks) {
@@ -107,6 +183,12 @@ void expect_scratch(const Case& c, const Parcel& result, int place, int ranks) {
         fmt::format("the numbers are right, but rank {} uses {} bytes of scratch: the contract "
                     "says {}\n(up to {} bytes more are allowed, for what messages need)",
                     place, used, promised, kWorks));
+  const auto kept = static_cast<uint64_t>(result.number("kept"));
+  if (kept > kWorks)
+    stop(fmt::format(
+        "the numbers are right, but rank {} still holds {} bytes of scratch when {} has "
+        "returned: the functions keep nothing between calls",
+        place, kept, c.function));
 }
 
 void expect_time(const Case& c, const std::vector<Parcel>& results, const std::vector<int>& members,
@@ -142,12 +224,15 @@ void judge_group(const Case& c, const std::vector<Parcel>& results, const std::v
           "place?");
     got.push_back(lab::grading::to_doubles(results[rank].tensor("numbers")));
     inputs.push_back(numbers_of(c, members[static_cast<size_t>(place)], place));
-    expect_messages_only(operations_of(results[rank]), rank);
+    expect_messages_only(c, operations_of(results[rank]), rank);
+    if (results[rank].has("inside")) expect_groups(c, results[rank], members, place);
+    expect_chunks(c, operations_of(results[rank]), members, place);
   }
   expect_results(c, got, inputs);
   for (int place = 0; place < n; ++place) {
     const Parcel& result = results[static_cast<size_t>(members[static_cast<size_t>(place)])];
     expect_sends(c, operations_of(result), members, place);
+    expect_additions(c, operations_of(result), place, n);
     if (options.network == lab::grading::Network::kSimulated) expect_scratch(c, result, place, n);
   }
   if (options.simulation.costs) expect_time(c, results, members, *options.simulation.costs);

@@ -20,7 +20,8 @@ struct Case {
   /// Every element of rank r is 8^r: a wrong sum tells whose numbers are in it. Else random.
   bool telling = false;
   /// Of the world: ranks with the same color call the function in a group of their own, which
-  /// numbers them from the highest to the lowest. Empty: all in the world.
+  /// numbers them from the highest to the lowest; those of color 0 do not call it. Empty: all in
+  /// the world.
   std::vector<int> colors = {};
   int ranks_per_host = 1;  // of hierarchical_all_reduce
   uint64_t seed = 1;
@@ -38,8 +39,9 @@ struct Message {
 
 /// What the contract says about rank `rank` of `ranks`.
 struct Promise {
-  std::vector<Message> sends;  // sorted
+  std::vector<Message> sends;  // in the order of doubling_all_reduce; of the others in any
   uint64_t scratch = 0;        // bytes
+  int additions = 0;           // calls of combine
 };
 Promise promise_of(const Case& c, int rank, int ranks);
 
@@ -49,8 +51,9 @@ double seconds_of(const Case& c, int ranks, const lab::CostModel& costs);
 /// Elements [first, second) are chunk k of n.
 std::pair<int64_t, int64_t> chunk_of(int64_t elements, int k, int n);
 
-/// Numbers, bits, fence, kinds of operations, messages; of large tensors scratch, if the ranks are
-/// simulated; time if the simulation has costs. All cases have the same number of ranks.
+/// Numbers, bits, fence, groups, kinds of operations, messages, additions; of large tensors
+/// scratch, if the ranks are simulated; time if the simulation has costs. All cases have the same
+/// number of ranks.
 void expect_cases(const std::vector<Case>& cases, int ranks,
                   const lab::grading::JobOptions& options);
 

@@ -31,7 +31,7 @@ std::vector<Case> draw_cases(const std::vector<std::string>& functions, int rank
       cases.push_back({.function = function,
                        .elements = elements,
                        .op = op,
-                       .telling = telling && ranks <= 6,
+                       .telling = telling,
                        .seed = random() % 1'000'000});
     };
     add(4 * ranks, ReduceOp::kSum, true);
@@ -40,10 +40,13 @@ std::vector<Case> draw_cases(const std::vector<std::string>& functions, int rank
     add(draw(1, 20) * ranks + draw(1, std::max(1, ranks - 1)), ReduceOp::kMin);
     add(draw(10, 400), ReduceOp::kMax);
     add(0, ReduceOp::kSum);
+    if (ranks >= 4 && function != "hierarchical_all_reduce") {
+      add(draw(1, 50), ReduceOp::kSum);
+      const bool all_call = ranks > 5;  // else only one group does
+      for (int r = 0; r < ranks; ++r)
+        cases.back().colors.push_back(r == 1 || r % 2 == 0 ? 1 : all_call ? 2 : 0);
+    }
     add(draw(10, 400), ReduceOp::kSum);
-    if (ranks < 4 || function == "hierarchical_all_reduce") continue;
-    cases.push_back({.function = function, .elements = draw(1, 50), .seed = random() % 1'000'000});
-    for (int r = 0; r < ranks; ++r) cases.back().colors.push_back(r == 1 ? 0 : r % 2);
   }
   return cases;
 }
