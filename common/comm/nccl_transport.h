@@ -34,7 +34,9 @@ void prepare_for_nccl();
 /// Messages between two ranks in one direction arrive in the order in which they were sent: NCCL
 /// has no tags. If the receiver has posted them in another order, waiting for them throws Error on
 /// both sides; if it expects another size, both may wait until the deadline. Likewise, collectives
-/// throw on every rank if the ranks have entered different ones.
+/// throw on every rank if the ranks have entered different ones. Posted collectives run in the same
+/// stream as blocking ones, next to computations; when they start is not known, so the record has
+/// the time of posting, and for their end that of the wait.
 ///
 /// After any Error the connections of the group are closed, and later calls say so.
 std::unique_ptr<Transport> connect_nccl(const NcclOptions& options, Store& store);

@@ -3,97 +3,18 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
-#include <tuple>
 #include <utility>
 
-#include "common/comm/diagnosis/diagnosis.h"
-#include "common/comm/host_copy.h"
+#include "common/comm/process_group_impl.h"
 #include "common/comm/slot.h"
-#include "common/error.h"
 
 namespace lab {
 
-struct ProcessGroup::Impl {
-  std::shared_ptr<Transport> transport;     // null where this rank is alone
-  std::shared_ptr<Transport> clock;         // the world's: it knows the time of a simulation
-  std::shared_ptr<Transport> between_gpus;  // null: GPU memory is sent through host memory
-  FlightRecorder& recorder;
-  int rank = 0;
-  std::vector<int> world_ranks;  // of the members
-  uint32_t id = 0;
-  std::string name;
-  std::chrono::milliseconds timeout;
-  uint64_t collectives = 0;  // entered so far
-  uint64_t splits = 0;
-  std::map<std::tuple<OpKind, int, int>, uint64_t> messages;  // posted, by kind, peer and tag
-  std::vector<std::unique_ptr<Work::Impl>> forgotten;
-
-  Impl(std::shared_ptr<Transport> way, FlightRecorder& log, int own_rank, std::vector<int> members,
-       uint32_t group, std::string title, std::chrono::milliseconds patience)
-      : transport(std::move(way)),
-        recorder(log),
-        rank(own_rank),
-        world_ranks(std::move(members)),
-        id(group),
-        name(std::move(title)),
-        timeout(patience) {
-    uint64_t bits = 0;
-    for (int member : world_ranks) bits |= uint64_t{1} << member;
-    recorder.add_group(id, bits, name);
-  }
-  ~Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  int size() const { return static_cast<int>(world_ranks.size()); }
-  int own_world_rank() const { return world_ranks[static_cast<size_t>(rank)]; }
-
-  /// Whether these tensors go straight from GPU to GPU.
-  bool reaches(const Tensor& tensor) const {
-    return between_gpus != nullptr && tensor.device() == Device::kCuda;
-  }
-  bool reaches(const Tensor& one, const Tensor& other) const {
-    return reaches(one) && reaches(other);
-  }
-  Transport& way(bool reaches_gpus) const { return reaches_gpus ? *between_gpus : *transport; }
-
-  void check_rank(int peer, const char* what) const {
-    require(peer >= 0 && peer < size(), "{}: there is no rank {} in {}, which has ranks 0 to {}",
-            what, peer, name, size() - 1);
-  }
-
-  static void check_tensor(const Tensor& tensor, const char* what) {
-    require(tensor.defined(), "{}: the tensor has no memory", what);
-    require(tensor.is_contiguous(),
-            "{}: the tensor {} is not contiguous: clone() it first, or send its rows one by one",
-            what, to_string(tensor.shape()));
-  }
-
-  [[noreturn]] void fail_in(uint64_t operation, const OpRecord& record, const Error& error) const {
-    OpRecord numbered = record;
-    numbered.id = operation;
-    throw BrokenOff(fmt::format("rank {}: {} broke off: {}", own_world_rank(),
-                                describe(numbered, recorder.snapshot()), error.what()));
-  }
-
-  std::unique_ptr<Work::Impl> post(OpKind kind, const Tensor& tensor, int peer, int tag);
-  /// Calls `body(call)`, where `call` is what the transport must know about a collective over
-  /// `elements`.
-  template <typename Body>
-  void collective(OpKind kind, int64_t elements, int root, ReduceOp op, const Body& body);
-};
-
-struct Work::Impl {
-  std::shared_ptr<ProcessGroup::Impl> group;
-  HostCopy data;
-  OpRecord record;
-  std::unique_ptr<Transfer> transfer;  // null once it has been waited for
-};
-
 ProcessGroup::Impl::~Impl() {
   // A rank that leaves because of an exception has not left in good order.
-  if (id == 0 && std::uncaught_exceptions() == 0) recorder.leave();
+  if (std::uncaught_exceptions() > 0) return;
+  finish_collectives();
+  if (id == 0) recorder.leave();
 }
 
 Work::Work(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -121,7 +42,7 @@ void Work::wait() {
     group.fail_in(impl_->record.id, impl_->record, error);
   }
   impl_->transfer.reset();
-  if (impl_->record.kind == OpKind::kRecv) impl_->data.store();
+  if (impl_->record.kind != OpKind::kSend) impl_->data.store();
   group.recorder.done(impl_->record.id);
 }
 
@@ -157,34 +78,6 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& 
     fail_in(work->record.id, work->record, error);
   }
   return work;
-}
-
-template <typename Body>
-void ProcessGroup::Impl::collective(OpKind kind, int64_t elements, int root, ReduceOp op,
-                                    const Body& body) {
-  OpRecord record{.kind = kind,
-                  .group = id,
-                  .peer = root < 0 ? -1 : world_ranks[static_cast<size_t>(root)],
-                  .tag = static_cast<int>(op),
-                  .bytes = static_cast<uint64_t>(elements) * sizeof(float),
-                  .sequence = ++collectives};
-  record.id = recorder.posted(record);
-  recorder.waiting(record.id);
-  const Transport::Collective call{.tag = collective_tag(collectives, static_cast<int>(kind),
-                                                         record.bytes, root, static_cast<int>(op)),
-                                   .timeout = timeout};
-  try {
-    if (size() > 1) {
-      // Without numbers to move, Gloo's collectives would not wait for the other ranks.
-      if (elements == 0 && kind != OpKind::kSplit)
-        transport->barrier(call);
-      else
-        body(call);
-    }
-  } catch (const Error& error) {
-    fail_in(record.id, record, error);
-  }
-  recorder.done(record.id);
 }
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Transport> transport, FlightRecorder& recorder, int rank,
@@ -249,85 +142,6 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
     works.push_back(op.kind == P2POp::Kind::kSend ? isend(op.tensor, op.peer, op.tag)
                                                   : irecv(op.tensor, op.peer, op.tag));
   return works;
-}
-
-void ProcessGroup::barrier() {
-  impl_->collective(OpKind::kBarrier, 0, -1, ReduceOp::kSum,
-                    [](const Transport::Collective&) {});  // no elements: a barrier in any case
-}
-
-void ProcessGroup::broadcast(const Tensor& tensor, int root) {
-  Impl::check_tensor(tensor, "broadcast");
-  impl_->check_rank(root, "broadcast");
-  impl_->collective(OpKind::kBroadcast, tensor.numel(), root, ReduceOp::kSum,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(tensor);
-                      const HostCopy data(tensor, direct);
-                      if (rank() == root) data.load();
-                      impl_->way(direct).broadcast(data.numbers(), root, call);
-                      if (rank() != root) data.store();
-                    });
-}
-
-void ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
-  Impl::check_tensor(tensor, "reduce");
-  impl_->check_rank(root, "reduce");
-  impl_->collective(OpKind::kReduce, tensor.numel(), root, op,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(tensor);
-                      const HostCopy data(tensor, direct);
-                      data.load();
-                      impl_->way(direct).reduce(data.numbers(), root, op, call);
-                      if (rank() == root) data.store();
-                    });
-}
-
-void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
-  Impl::check_tensor(tensor, "all_reduce");
-  impl_->collective(OpKind::kAllReduce, tensor.numel(), -1, op,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(tensor);
-                      const HostCopy data(tensor, direct);
-                      data.load();
-                      impl_->way(direct).all_reduce(data.numbers(), op, call);
-                      data.store();
-                    });
-}
-
-void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
-  Impl::check_tensor(output, "all_gather");
-  Impl::check_tensor(input, "all_gather");
-  require(output.numel() == size() * input.numel(),
-          "all_gather: {} ranks with inputs {} need an output of {} elements, not {}", size(),
-          to_string(input.shape()), size() * input.numel(), to_string(output.shape()));
-  if (size() == 1) output.copy_from(input.view(output.shape()));
-  impl_->collective(OpKind::kAllGather, input.numel(), -1, ReduceOp::kSum,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(input, output);
-                      const HostCopy own(input, direct);
-                      const HostCopy all(output, direct);
-                      own.load();
-                      impl_->way(direct).all_gather(own.numbers(), all.numbers(), call);
-                      all.store();
-                    });
-}
-
-void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) {
-  Impl::check_tensor(output, "reduce_scatter");
-  Impl::check_tensor(input, "reduce_scatter");
-  require(input.numel() == size() * output.numel(),
-          "reduce_scatter: {} ranks with outputs {} need an input of {} elements, not {}", size(),
-          to_string(output.shape()), size() * output.numel(), to_string(input.shape()));
-  if (size() == 1) output.copy_from(input.view(output.shape()));
-  impl_->collective(OpKind::kReduceScatter, output.numel(), -1, op,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(input, output);
-                      const HostCopy all(input, direct);
-                      const HostCopy own(output, direct);
-                      all.load();
-                      impl_->way(direct).reduce_scatter(all.numbers(), own.numbers(), op, call);
-                      own.store();
-                    });
 }
 
 ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {

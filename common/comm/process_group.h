@@ -23,18 +23,19 @@ class BrokenOff : public Error {
   using Error::Error;
 };
 
-/// A message that was posted and may not have finished yet. Keeps its tensor's memory alive.
+/// A message or collective that was posted and may not have finished yet. Keeps the memory of its
+/// tensors alive.
 class Work {
  public:
   Work(Work&&) noexcept;
   Work& operator=(Work&&) noexcept;
-  /// A message that nobody waited for goes on without this object; the flight record shows it as
+  /// An operation that nobody waited for goes on without this object; the flight record shows it as
   /// pending, that is, as forgotten.
   ~Work();
 
   /// Returns when a send's receiver has posted the matching recv and the data has left, or when a
-  /// recv's data has arrived. Waiting again does nothing. Throws BrokenOff if the deadline of the
-  /// group has passed or the peer has gone.
+  /// recv's data has arrived, or when this rank has the result of a collective. Waiting again does
+  /// nothing. Throws BrokenOff if the deadline of the group has passed or a peer has gone.
   void wait();
 
  private:
@@ -113,6 +114,18 @@ class ProcessGroup {
   void all_gather(const Tensor& output, const Tensor& input);
   /// `input` has `size` times as many elements as `output`: rank r gets part r, combined.
   void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::kSum);
+
+  /// Post a collective and return at once, so that the rank can compute while numbers travel. No
+  /// tensor may change or be read before `wait` has returned.
+  ///
+  /// Each group has one queue: posted and blocking collectives take place one after the other, in
+  /// the order in which a rank calls them, which must be the same on all ranks. A blocking one
+  /// therefore returns after all that were posted before it. The order of waiting is free. A group
+  /// that ends waits for what it has posted, unless the rank leaves because of an exception.
+  [[nodiscard]] Work all_reduce_async(const Tensor& tensor, ReduceOp op = ReduceOp::kSum);
+  [[nodiscard]] Work all_gather_async(const Tensor& output, const Tensor& input);
+  [[nodiscard]] Work reduce_scatter_async(const Tensor& output, const Tensor& input,
+                                          ReduceOp op = ReduceOp::kSum);
 
   /// All ranks call it; those that pass the same color form a new group, numbered by key, then by
   /// rank. `name` appears in diagnoses: "pipeline 1".

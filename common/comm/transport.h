@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,13 +21,14 @@
 
 namespace lab {
 
-/// A message that was started. Destroying this before it is done is safe: the transport keeps what
-/// it needs.
+/// A message or collective that was started. Destroying this before it is done is safe: the
+/// transport keeps what it needs.
 class Transfer {
  public:
   virtual ~Transfer() = default;
   /// Returns when the message has left (send: its receiver has posted the matching recv) or
-  /// arrived. Throws Error if the time is up or the connection broke.
+  /// arrived, or when this rank's part in a collective is done. Throws Error if the time is up or
+  /// the connection broke.
   virtual void wait(std::chrono::milliseconds timeout) = 0;
 };
 
@@ -57,6 +59,23 @@ class Transport {
   /// `input` has one part per rank; `output` is this rank's part, combined over all ranks.
   virtual void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
                               const Collective& call) = 0;
+
+  /// A collective that goes on while its caller does something else.
+  struct Posted {
+    OpKind kind = OpKind::kAllReduce;  // or kAllGather, kReduceScatter
+    std::span<const float> input;      // both must stay valid until the transfer is done
+    std::span<float> output;           // all_reduce: the input
+    ReduceOp op = ReduceOp::kSum;
+    Collective call = {};
+    /// To be called, on any thread, when its turn has come and when it is done, with the time of a
+    /// simulation in nanoseconds, or 0 for "now".
+    std::function<void(int64_t at_ns)> started = {};
+    std::function<void(int64_t at_ns)> finished = {};
+  };
+  /// Starts a collective. Posted and other collectives of a group run one after the other, in the
+  /// order in which they are called. Null: this transport has only the blocking ones, so the caller
+  /// needs a thread for them.
+  virtual std::unique_ptr<Transfer> post(const Posted&) { return nullptr; }
 
   /// Connects some ranks of this group, including this one, in a new group; all of them call it
   /// with the same arguments. `ranks`: in the order of their new numbers. `name`: different from

@@ -12,7 +12,7 @@
 namespace lab::grading {
 namespace {
 
-constexpr size_t kFields = 9;
+constexpr size_t kFields = 12;
 constexpr const char* kEntry = "operations";
 constexpr const char* kGroups = "operations.groups";
 
@@ -40,14 +40,24 @@ void set_operations(std::vector<OpRecord> records, uint64_t last_id,
          static_cast<double>(record.tag), static_cast<double>(record.microbatch),
          static_cast<double>(record.bytes), static_cast<double>(record.id - last_id),
          static_cast<double>(record.posted_ns - begin), static_cast<double>(record.done_ns - begin),
-         static_cast<double>(record.state)});
+         static_cast<double>(record.state), static_cast<double>(record.started_ns - begin),
+         static_cast<double>(record.finished_ns - begin),
+         static_cast<double>(record.waiting_ns - begin)});
   }
   result.set(kEntry, numbers);
   result.set_text(kGroups, groups);
 }
 
-std::string message_in_words(const OpRecord& record) {
-  return fmt::format("{}({} {}, tag {})", record.kind == OpKind::kSend ? "isend" : "irecv",
+std::string posting_verb(const OpRecord& record) {
+  if (record.kind == OpKind::kSend) return "isend";
+  if (record.kind == OpKind::kRecv) return "irecv";
+  return fmt::format("{}_async", op_name(record.kind));
+}
+
+std::string posted_in_words(const OpRecord& record) {
+  if (is_collective(record.kind))
+    return fmt::format("{}({} bytes)", posting_verb(record), record.bytes);
+  return fmt::format("{}({} {}, tag {})", posting_verb(record),
                      record.kind == OpKind::kSend ? "to" : "from", record.peer, record.tag);
 }
 
@@ -62,10 +72,10 @@ uint64_t last_operation(const FlightRecorder& recorder) {
 void note_operations(const FlightRecorder& recorder, uint64_t last_id, Parcel& result) {
   const RankSnapshot snapshot = recorder.snapshot();
   for (const OpRecord& record : snapshot.pending)
-    require(!is_message(record.kind),
+    require(!is_message(record.kind) && !is_collective(record.kind),
             "{} was posted, and nobody has waited for it: keep the Work that {} returns, and call "
             "wait() before the function returns",
-            message_in_words(record), op_name(record.kind) == "send" ? "isend" : "irecv");
+            posted_in_words(record), posting_verb(record));
   set_operations(recorder.history(), last_id, group_names(snapshot), result);
 }
 
@@ -104,7 +114,10 @@ std::vector<Operation> operations_of(const Parcel& result) {
                           .id = static_cast<int64_t>(field[5]),
                           .begin_ns = static_cast<int64_t>(field[6]),
                           .end_ns = static_cast<int64_t>(field[7]),
-                          .state = static_cast<OpState>(static_cast<int>(field[8]))});
+                          .state = static_cast<OpState>(static_cast<int>(field[8])),
+                          .started_ns = static_cast<int64_t>(field[9]),
+                          .finished_ns = static_cast<int64_t>(field[10]),
+                          .waiting_ns = static_cast<int64_t>(field[11])});
     groups.erase(0, end + 1);
   }
   return operations;

@@ -22,6 +22,9 @@ struct Operation {
   int64_t begin_ns = 0;            // counted from the first
   int64_t end_ns = 0;              // a posted message ends when it has been waited for
   OpState state = OpState::kDone;  // another only in a call that never ends
+  int64_t started_ns = 0;          // of a posted collective: when its turn had come,
+  int64_t finished_ns = 0;         // when the network was done with it,
+  int64_t waiting_ns = 0;          // and, of anything, when the rank began to wait for it
 };
 
 /// All operations of a call, in the order in which they were posted.

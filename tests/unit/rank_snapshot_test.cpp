@@ -23,6 +23,8 @@ OpRecord random_op(std::mt19937_64& random) {
           .bytes = random(),
           .sequence = random(),
           .posted_ns = static_cast<int64_t>(random() >> 1),
+          .started_ns = static_cast<int64_t>(random() >> 1),
+          .finished_ns = static_cast<int64_t>(random() >> 1),
           .waiting_ns = static_cast<int64_t>(random() >> 1),
           .done_ns = static_cast<int64_t>(random() >> 1)};
 }
@@ -59,6 +61,8 @@ void expect_equal(const OpRecord& a, const OpRecord& b) {
   EXPECT_EQ(a.bytes, b.bytes);
   EXPECT_EQ(a.sequence, b.sequence);
   EXPECT_EQ(a.posted_ns, b.posted_ns);
+  EXPECT_EQ(a.started_ns, b.started_ns);
+  EXPECT_EQ(a.finished_ns, b.finished_ns);
   EXPECT_EQ(a.waiting_ns, b.waiting_ns);
   EXPECT_EQ(a.done_ns, b.done_ns);
 }

@@ -133,6 +133,8 @@ std::string describe_wait(const std::vector<RankSnapshot>& job, const RankSnapsh
   const double seconds = static_cast<double>(waiter.taken_ns - op.waiting_ns) * 1e-9;
   if (seconds >= 0.05) text += fmt::format(" for {:.1f} s", seconds);
 
+  const OpRecord* first = holding_up(waiter);
+  if (first != &op) text += ", queued after " + describe(*first, waiter);
   const std::vector<Counterpart> parts = counterparts(job, waiter);
   if (parts.empty()) return text;
   text += ": ";

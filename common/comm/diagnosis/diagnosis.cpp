@@ -41,7 +41,7 @@ class Case {
       : before_(before), now_(now) {
     for (const RankSnapshot& rank : now)
       if (stands_still(rank.rank) && !has_ended(rank) && rank.waiting() != nullptr)
-        waiters_.push_back({&rank, rank.waiting(), counterparts(now, rank)});
+        waiters_.push_back({&rank, holding_up(rank), counterparts(now, rank)});
   }
 
   std::optional<Diagnosis> rank_ended() const { return rank_gone(has_ended, Kind::kRankEnded); }
@@ -137,7 +137,7 @@ std::optional<Diagnosis> Case::mismatch() const {
 }
 
 std::string Case::circle_headline(const std::vector<int>& circle) const {
-  const auto op = [&](int rank) { return at(rank).waiting(); };
+  const auto op = [&](int rank) { return holding_up(at(rank)); };
   const OpRecord& first = *op(circle[0]);
   const bool alike = is_message(first.kind) &&
                      std::ranges::all_of(circle, [&](int r) { return op(r)->kind == first.kind; });
@@ -162,7 +162,7 @@ std::optional<Diagnosis> Case::deadlock() const {
   const std::vector<int> circle = shortest_circle(edges);
   if (circle.empty()) return {};
   std::vector<OpKind> kinds;
-  for (int rank : circle) kinds.push_back(at(rank).waiting()->kind);
+  for (int rank : circle) kinds.push_back(holding_up(at(rank))->kind);
   return conclude(Kind::kDeadlock, circle_headline(circle), circle, advice_about_circle(kinds));
 }
 

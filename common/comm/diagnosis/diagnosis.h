@@ -49,7 +49,9 @@ std::string describe(const OpRecord& op, const RankSnapshot& rank);
 ///   or is stopped or silent, and that has not finished its part. (Having posted it is not enough:
 ///   the message may break off halfway. Having finished it is: the rest is on its way.)
 ///
-/// Every collective counts as one that no rank leaves before all have entered it. A rank that
+/// Every collective counts as one that no rank leaves before all have entered it; posting it is
+/// entering it. A rank that waits for a collective waits for all that its group has queued before
+/// it. A rank that
 /// computes forever is a matter for a deadline, not for this function. kNeverArrived is reported by
 /// whoever runs the rendezvous.
 std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,

@@ -81,6 +81,15 @@ struct FlightRecorder::Impl {
     return found == record.groups.end() ? nullptr : &*found;
   }
   void keep_as_recent(const OpRecord& op);
+  /// Changes a pending operation, which gets the time.
+  template <typename Change>
+  void change(uint64_t id, const Change& change) {
+    const std::lock_guard lock(mutex);
+    const auto found = pending.find(id);
+    if (found == pending.end()) return;
+    change(found->second, clock());
+    ++record.epoch;
+  }
 };
 
 void FlightRecorder::Impl::keep_as_recent(const OpRecord& op) {
@@ -132,8 +141,7 @@ uint64_t FlightRecorder::posted(OpRecord op) {
   op.state = OpState::kPosted;
   if (op.microbatch < 0) op.microbatch = impl_->microbatch;
   op.posted_ns = impl_->clock();
-  op.waiting_ns = 0;
-  op.done_ns = 0;
+  op.started_ns = op.finished_ns = op.waiting_ns = op.done_ns = 0;
   impl_->pending.emplace(op.id, op);
   if (group != nullptr) group->collectives = std::max(group->collectives, op.sequence);
   Traffic& traffic = record.traffic[static_cast<size_t>(op.kind)];
@@ -143,13 +151,19 @@ uint64_t FlightRecorder::posted(OpRecord op) {
   return op.id;
 }
 
+void FlightRecorder::started(uint64_t id, int64_t at_ns) {
+  impl_->change(id, [=](OpRecord& op, int64_t now) { op.started_ns = at_ns != 0 ? at_ns : now; });
+}
+
+void FlightRecorder::finished(uint64_t id, int64_t at_ns) {
+  impl_->change(id, [=](OpRecord& op, int64_t now) { op.finished_ns = at_ns != 0 ? at_ns : now; });
+}
+
 void FlightRecorder::waiting(uint64_t id) {
-  const std::lock_guard lock(impl_->mutex);
-  const auto found = impl_->pending.find(id);
-  if (found == impl_->pending.end()) return;
-  found->second.state = OpState::kWaiting;
-  found->second.waiting_ns = impl_->clock();
-  ++impl_->record.epoch;
+  impl_->change(id, [](OpRecord& op, int64_t now) {
+    op.state = OpState::kWaiting;
+    op.waiting_ns = now;
+  });
 }
 
 void FlightRecorder::done(uint64_t id) {

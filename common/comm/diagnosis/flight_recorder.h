@@ -35,7 +35,11 @@ class FlightRecorder {
   /// the id. The operation is pending until `done`, even if its data has arrived. Throws Error if
   /// 1,024 operations are pending already.
   uint64_t posted(OpRecord record);
-  /// Both do nothing for an id that is not pending.
+  /// All do nothing for an id that is not pending. `started` and `finished`: a collective that was
+  /// posted is at the head of its group's queue, and the network is done with it; at a time by this
+  /// record's clock, or now.
+  void started(uint64_t id, int64_t at_ns = 0);
+  void finished(uint64_t id, int64_t at_ns = 0);
   void waiting(uint64_t id);
   void done(uint64_t id);
 

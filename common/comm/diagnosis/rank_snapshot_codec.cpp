@@ -11,7 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kMagic = 0x3253524c;  // "LRS2"
+constexpr uint32_t kMagic = 0x3353524c;  // "LRS3"
 
 class Writer {
  public:
@@ -64,7 +64,7 @@ void visit(Codec& codec, Fields&... fields) {
 template <typename Codec, typename Op>
 void visit_op(Codec& codec, Op& op) {
   visit(codec, op.id, op.kind, op.state, op.group, op.peer, op.tag, op.microbatch, op.bytes,
-        op.sequence, op.posted_ns, op.waiting_ns, op.done_ns);
+        op.sequence, op.posted_ns, op.started_ns, op.finished_ns, op.waiting_ns, op.done_ns);
 }
 
 template <typename Codec, typename Group>

@@ -39,6 +39,7 @@ Counterpart collective_part(const RankSnapshot& member, const OpRecord& op) {
   for (const OpRecord& other : member.pending) {
     if (!is_collective(other.kind) || other.group != op.group || other.sequence != op.sequence)
       continue;
+    if (other.finished_ns != 0) break;
     const bool same = other.kind == op.kind && other.bytes == op.bytes && other.peer == op.peer &&
                       other.tag == op.tag;
     return {member.rank, same ? Part::kUnderWay : Part::kDiffers, &other};
@@ -72,9 +73,20 @@ std::vector<int> circle_through(const std::vector<std::vector<int>>& edges, int 
 
 }  // namespace
 
+const OpRecord* holding_up(const RankSnapshot& waiter) {
+  const OpRecord* first = waiter.waiting();
+  if (first == nullptr || !is_collective(first->kind)) return first;
+  const uint32_t group = first->group;
+  for (const OpRecord& op : waiter.pending)
+    if (is_collective(op.kind) && op.group == group && op.finished_ns == 0 &&
+        op.sequence < first->sequence)
+      first = &op;
+  return first;
+}
+
 std::vector<Counterpart> counterparts(const std::vector<RankSnapshot>& job,
                                       const RankSnapshot& waiter) {
-  const OpRecord* op = waiter.waiting();
+  const OpRecord* op = holding_up(waiter);
   if (op == nullptr) return {};
   const int size = static_cast<int>(job.size());
   if (is_message(op->kind)) {

@@ -24,8 +24,13 @@ struct Counterpart {
   bool blocks() const { return part == Part::kNotPosted || part == Part::kDiffers; }
 };
 
-/// How far the other side, or each other member of the group, is with the operation that `waiter`
-/// waits for; empty if it waits for nothing.
+/// The operation that holds `waiter` up: the one it waits for, or, since the collectives of a group
+/// take place one after the other, the first of that group's pending ones that the network is not
+/// done with. Null if the rank waits for nothing.
+const OpRecord* holding_up(const RankSnapshot& waiter);
+
+/// How far the other side, or each other member of the group, is with the operation that holds
+/// `waiter` up; empty if it waits for nothing.
 std::vector<Counterpart> counterparts(const std::vector<RankSnapshot>& job,
                                       const RankSnapshot& waiter);
 

@@ -38,7 +38,7 @@ bool SimClock::run_next() {
     at(from).out_free = at(to).in_free = end;
     traffic_.push_back({from, to, transfer.rounds * transfer.bytes, start, end});
   }
-  transfer.done(end);
+  transfer.done(start, end);
   return true;
 }
 

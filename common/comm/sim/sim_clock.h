@@ -46,7 +46,7 @@ class SimClock {
     double bytes = 0;   // of one round, over each link
     double posted = 0;  // when the last side posted it
     int64_t order = 0;  // among those that the first member has posted
-    std::function<void(double end)> done = {};
+    std::function<void(double start, double end)> done = {};
   };
   void add(Transfer transfer) { waiting_.push_back(std::move(transfer)); }
   /// Runs the transfer that starts first and calls its `done`; false if there is none.

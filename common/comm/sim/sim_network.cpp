@@ -12,8 +12,11 @@ namespace {
 // Steps of simulated time: more than the program of any test takes.
 constexpr int64_t kSlowLinkDelay = 1'000'000'000;
 
+/// As in records, where 0 stands for "not yet".
+int64_t in_ns(double seconds) { return 1 + std::llround(1e9 * seconds); }
+
 // What a step of a ring moves over each link: the part of one member.
-double share_bytes(const SimNetwork::Part& part, size_t members) {
+double share_bytes(const SimPart& part, size_t members) {
   const size_t all = std::max(part.input.size_bytes(), part.output.size_bytes());
   return static_cast<double>(all) / static_cast<double>(members);
 }
@@ -27,6 +30,14 @@ void SimPost::abandon() {
   discard = true;
 }
 
+void SimEntry::abandon() {
+  started = finished = nullptr;
+  if (done) return;
+  copy.assign(part.input.begin(), part.input.end());
+  discarded.resize(part.output.size());
+  part = {copy, discarded};
+}
+
 SimNetwork::SimNetwork(const SimulationOptions& options, Scheduler& scheduler)
     : options_(options),
       scheduler_(scheduler),
@@ -35,9 +46,7 @@ SimNetwork::SimNetwork(const SimulationOptions& options, Scheduler& scheduler)
   if (options.costs) clock_.emplace(*options.costs, options.ranks);
 }
 
-int64_t SimNetwork::now(int rank) const {
-  return clock_ ? 1 + std::llround(1e9 * clock_->now(rank)) : now_;
-}
+int64_t SimNetwork::now(int rank) const { return clock_ ? in_ns(clock_->now(rank)) : now_; }
 
 void SimNetwork::advance_clock(int rank, double seconds) {
   if (clock_) clock_->compute(rank, seconds);
@@ -71,7 +80,8 @@ std::shared_ptr<SimPost> SimNetwork::recv(const Address& address, std::span<floa
   return post;
 }
 
-void SimNetwork::wait(const SimPost& post) {
+template <typename Post>
+void SimNetwork::wait_for(const Post& post) {
   if (!post.done) {
     check_alive(post.rank);
     scheduler_.wait_until(post.rank, [&] { return post.done || !stopped_.empty(); });
@@ -80,46 +90,90 @@ void SimNetwork::wait(const SimPost& post) {
   if (clock_) clock_->wait_until(post.rank, post.end);
 }
 
-void SimNetwork::collective(const Meeting& meeting, const std::vector<int>& members, int member,
-                            const Part& part, int rounds, const Combine& combine) {
-  const int rank = members[static_cast<size_t>(member)];
-  begin_operation(rank);
-  std::shared_ptr<Gathering>& entry = gatherings_[meeting];
-  if (entry == nullptr) {
-    entry = std::make_shared<Gathering>();
-    entry->parts.resize(members.size());
-    entry->done.resize(members.size());
+void SimNetwork::wait(const SimPost& post) { wait_for(post); }
+void SimNetwork::wait(const SimEntry& entry) { wait_for(entry); }
+
+void SimNetwork::enter(const Collective& call, int member, std::shared_ptr<SimEntry> entry) {
+  begin_operation(entry->rank);
+  const size_t members = call.members.size();
+  std::shared_ptr<Gathering>& place = gatherings_[{call.group, call.tag}];
+  if (place == nullptr) {
+    place = std::make_shared<Gathering>();
+    place->call = call;
+    place->entries.resize(members);
   }
-  const std::shared_ptr<Gathering> gathering = entry;
-  gathering->parts[static_cast<size_t>(member)] = part;
-  if (clock_) gathering->posted = std::max(gathering->posted, clock_->now(rank));
-  if (++gathering->arrived == static_cast<int>(members.size())) {
-    gatherings_.erase(meeting);
-    for (const Part& other : gathering->parts)
-      require(other.input.size() == part.input.size() && other.output.size() == part.output.size(),
-              "simulated network: the parts of a collective differ in size");
-    combine(gathering->parts);
-    if (clock_) {
-      clock_->add({.members = members,
-                   .collective = true,
-                   .rounds = rounds,
-                   .bytes = share_bytes(part, members.size()),
-                   .posted = gathering->posted,
-                   .order = rank_at(members[0]).operations,
-                   .done = [gathering](double end) {
-                     gathering->end = end;
-                     gathering->done.assign(gathering->done.size(), true);
-                   }});
-    } else {
-      for (size_t i = 0; i < gathering->done.size(); ++i)
-        deliver_later([gathering, i] { gathering->done[i] = true; }, delay());
-      deliver_due();
+  const std::shared_ptr<Gathering> gathering = place;
+  if (clock_) gathering->posted = std::max(gathering->posted, clock_->now(entry->rank));
+  gathering->entries[static_cast<size_t>(member)] = std::move(entry);
+  queues_[{call.group, member}].push_back(gathering);
+  if (++gathering->arrived == members) gatherings_.erase({call.group, call.tag});
+  start_next_of(call.group, members);
+}
+
+void SimNetwork::start_next_of(const std::string& group, size_t members) {
+  while (true) {
+    const auto& first = queues_[{group, 0}];
+    if (first.empty()) return;
+    const std::shared_ptr<Gathering> next = first.front();
+    for (size_t i = 0; i < members; ++i) {
+      const auto& queue = queues_[{group, static_cast<int>(i)}];
+      if (queue.empty() || queue.front() != next) return;
     }
+    for (size_t i = 0; i < members; ++i) queues_[{group, static_cast<int>(i)}].pop_front();
+    start(next);
   }
-  const auto done = [&]() -> bool { return gathering->done[static_cast<size_t>(member)]; };
-  scheduler_.wait_until(rank, [&] { return done() || !stopped_.empty(); });
-  if (!done()) throw RankStop{stopped_};
-  if (clock_) clock_->wait_until(rank, gathering->end);
+}
+
+void SimNetwork::start(const std::shared_ptr<Gathering>& gathering) {
+  const SimPart& first = gathering->entries[0]->part;
+  for (const auto& entry : gathering->entries) {
+    if (rank_at(entry->rank).gone) return;  // what it had entered is lost
+    require(entry->part.input.size() == first.input.size() &&
+                entry->part.output.size() == first.output.size(),
+            "simulated network: the parts of a collective differ in size");
+  }
+  if (clock_) {
+    const auto& members = gathering->call.members;
+    clock_->add({.members = members,
+                 .collective = true,
+                 .rounds = gathering->call.rounds,
+                 .bytes = share_bytes(first, members.size()),
+                 .posted = gathering->posted,
+                 .order = rank_at(members[0]).operations,
+                 .done = [this, gathering](double begin, double end) {
+                   for (size_t i = 0; i < gathering->entries.size(); ++i) {
+                     if (const auto& told = gathering->entries[i]->started) told(in_ns(begin));
+                     deliver(*gathering, i, end);
+                   }
+                 }});
+    return;
+  }
+  for (size_t i = 0; i < gathering->entries.size(); ++i) {
+    if (const auto& told = gathering->entries[i]->started) told(0);
+    int64_t& last = last_due_[{gathering->call.group, static_cast<int>(i)}];
+    last = std::max(last, now_ + delay());
+    deliver_later([this, gathering, i] { deliver(*gathering, i, 0); }, last - now_);
+  }
+  deliver_due();
+}
+
+/// The first delivery combines what all members have contributed by then.
+void SimNetwork::deliver(Gathering& gathering, size_t member, double end) {
+  if (gathering.results.empty()) {
+    std::vector<SimPart> parts;
+    // Into memory of its own: a member's result must not change the input of another one.
+    for (const auto& entry : gathering.entries) {
+      const std::span<float> output = entry->part.output;
+      std::vector<float>& result = gathering.results.emplace_back(output.begin(), output.end());
+      parts.push_back({entry->part.input, result});
+    }
+    gathering.call.combine(parts);
+  }
+  SimEntry& entry = *gathering.entries[member];
+  std::ranges::copy(gathering.results[member], entry.part.output.begin());
+  entry.done = true;
+  entry.end = end;
+  if (entry.finished) entry.finished(clock_ ? in_ns(end) : 0);
 }
 
 bool SimNetwork::deliver_next() {
@@ -165,11 +219,12 @@ void SimNetwork::match(const Address& address) {
   require(send->source.size() == recv->target.size(),
           "simulated network: the two sides of a message differ in size");
   if (clock_) {
-    clock_->add({.members = {address.from, address.to},
-                 .bytes = static_cast<double>(send->source.size_bytes()),
-                 .posted = std::max(send->posted, recv->posted),
-                 .order = send->order,
-                 .done = [this, send, recv](double end) { deliver(*send, *recv, end); }});
+    clock_->add(
+        {.members = {address.from, address.to},
+         .bytes = static_cast<double>(send->source.size_bytes()),
+         .posted = std::max(send->posted, recv->posted),
+         .order = send->order,
+         .done = [this, send, recv](double /*begin*/, double end) { deliver(*send, *recv, end); }});
     return;
   }
   deliver_later([this, send, recv] { deliver(*send, *recv, 0); }, delay(address));

@@ -44,6 +44,30 @@ struct SimPost {
   void abandon();
 };
 
+/// What one member contributes to a collective, and where its result goes.
+struct SimPart {
+  std::span<const float> input;
+  std::span<float> output;
+};
+
+/// One member's side of a collective. Its input is read, and its output written, at the moment of
+/// delivery.
+struct SimEntry {
+  int rank = 0;
+  SimPart part;
+  /// Told when the collective starts and when its result is here: nanoseconds by the rank's clock
+  /// with a cost model, else 0 for "now".
+  std::function<void(int64_t)> started;
+  std::function<void(int64_t)> finished;
+  bool done = false;
+  double end = 0;                // with a cost model, in seconds
+  std::vector<float> copy;       // of the input, and where the result goes, if their memory may be
+  std::vector<float> discarded;  // freed before the delivery
+
+  /// The program no longer needs this side; its memory may be freed, and nobody is told any more.
+  void abandon();
+};
+
 /// Ranks call it only while they hold the scheduler's baton. Without a cost model, every operation
 /// takes one step of simulated time; when all ranks wait, the clock advances to the next delivery.
 /// With one, each rank has its own clock (SimClock).
@@ -67,18 +91,20 @@ class SimNetwork {
   /// Returns when the message has been delivered (a buffered send: at once).
   void wait(const SimPost& post);
 
-  /// What one member contributes to a collective.
-  struct Part {
-    std::span<const float> input;
-    std::span<float> output;
+  /// What members of a group do together.
+  struct Collective {
+    std::string group;
+    uint32_t tag = 0;
+    std::vector<int> members;  // ranks of the world
+    int rounds = 1;            // how many steps of a ring it costs
+    /// Gets the parts of all members, whose outputs are filled with what they held.
+    std::function<void(const std::vector<SimPart>&)> combine;
   };
-  using Combine = std::function<void(const std::vector<Part>&)>;
-  using Meeting = std::pair<std::string, uint32_t>;  // group, tag
-  /// Returns when all `members` (ranks of the world) have contributed their parts and the last one
-  /// has called `combine` with them. `member`: this rank's number in the group. `rounds`: how many
-  /// steps of a ring it costs.
-  void collective(const Meeting& meeting, const std::vector<int>& members, int member,
-                  const Part& part, int rounds, const Combine& combine);
+  /// Enters a collective. It starts when all members have entered it and each of them has started
+  /// those of this group that it entered before. `member`: this rank's number in the group.
+  void enter(const Collective& call, int member, std::shared_ptr<SimEntry> entry);
+  /// Returns when this member has its result.
+  void wait(const SimEntry& entry);
 
   /// Advances the clock to the next delivery; false if there is none.
   bool deliver_next();
@@ -107,18 +133,24 @@ class SimNetwork {
     std::deque<std::shared_ptr<SimPost>> recvs;
   };
   struct Gathering {
-    std::vector<Part> parts;
-    std::vector<bool> done;  // per member
-    int arrived = 0;
-    double posted = 0;  // when the last one arrived, and when it ended: with a cost model
-    double end = 0;
+    Collective call;
+    std::vector<std::shared_ptr<SimEntry>> entries;  // per member
+    std::vector<std::vector<float>> results;         // per member, once they are combined
+    size_t arrived = 0;
+    double posted = 0;  // when the last one arrived: with a cost model
   };
+  using Member = std::pair<std::string, int>;  // of a group
 
   Rank& rank_at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   void begin_operation(int rank);
   void check_alive(int rank) const;
   void match(const Address& address);
   void deliver(SimPost& send, SimPost& recv, double end) const;
+  template <typename Post>
+  void wait_for(const Post& post);
+  void start_next_of(const std::string& group, size_t members);
+  void start(const std::shared_ptr<Gathering>& gathering);
+  void deliver(Gathering& gathering, size_t member, double end);
   void deliver_later(std::function<void()> delivery, int64_t delay);
   int64_t delay();
   int64_t delay(const Address& address);
@@ -132,7 +164,9 @@ class SimNetwork {
   std::string stopped_;  // why; empty: running
   std::vector<Rank> ranks_;
   std::map<Address, Channel> channels_;
-  std::map<Meeting, std::shared_ptr<Gathering>> gatherings_;
+  std::map<std::pair<std::string, uint32_t>, std::shared_ptr<Gathering>> gatherings_;  // by tag
+  std::map<Member, std::deque<std::shared_ptr<Gathering>>> queues_;  // entered, not started
+  std::map<Member, int64_t> last_due_;  // delivery, in steps of simulated time
   std::multimap<int64_t, std::function<void()>> deliveries_;  // by the step at which they are due
 };
 

@@ -1,6 +1,7 @@
 // SimTransport: the Transport of one rank in a simulation.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ class SimTransport final : public Transport {
                   const Collective& call) override;
   void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
                       const Collective& call) override;
+  std::unique_ptr<Transfer> post(const Posted& posted) override;
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      std::chrono::milliseconds timeout) override;
   const CostModel* costs() const override { return network_.costs(); }
@@ -36,8 +38,12 @@ class SimTransport final : public Transport {
  private:
   /// How often every share of the tensor goes around the ring of all members.
   enum class Rounds { kOnce, kTwice };
-  void meet(const Collective& call, const SimNetwork::Part& part, Rounds rounds,
-            const SimNetwork::Combine& combine);
+  using Combine = std::function<void(const std::vector<SimPart>&)>;
+  std::shared_ptr<SimEntry> enter(const Collective& call, const SimEntry& entry, Rounds rounds,
+                                  const Combine& combine);
+  std::shared_ptr<SimEntry> enter(const Posted& posted);
+  void meet(const Collective& call, const SimPart& part, Rounds rounds, const Combine& combine);
+  void meet(const Posted& posted);
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
   SimNetwork& network_;
