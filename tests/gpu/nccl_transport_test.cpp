@@ -81,6 +81,34 @@ TEST_P(Nccl, GatherAndScatterGoByRank) {
   });
 }
 
+TEST_P(Nccl, PostedCollectivesKeepTheirOrder) {
+  run([&](GpuRank& self) {
+    ProcessGroup& world = self.world;
+    const int rank = world.rank();
+    for (const int64_t count : kCounts) {
+      const Tensor sum = numbers(rank, count);
+      const Tensor all = Tensor::zeros({ranks(), count}, Device::kCuda);
+      const Tensor part = Tensor::zeros({count}, Device::kCuda);
+      std::vector<Work> works;
+      works.push_back(world.all_reduce_async(sum));
+      works.push_back(world.all_gather_async(all, sum));  // of the sums: after the first
+      works.push_back(world.reduce_scatter_async(part, numbers(rank, ranks() * count)));
+      const Tensor largest = numbers(rank, count);
+      world.all_reduce(largest, ReduceOp::kMax);  // after all of them
+      works[2].wait();
+      works[0].wait();
+      works[1].wait();
+      const auto sum_at = [&](int64_t i) { return sum_of(ranks(), i); };
+      expect_all(sum, sum_at, "sum");
+      for (int r = 0; r < ranks(); ++r) expect_all(all.rows(r, r + 1), sum_at, "gathered sums");
+      expect_all(
+          part, [&](int64_t i) { return sum_of(ranks(), rank * count + i); }, "scattered");
+      expect_all(largest, from(ranks() - 1), "max");
+    }
+    EXPECT_TRUE(world.recorder().snapshot().pending.empty());
+  });
+}
+
 TEST_P(Nccl, MessagesCrossInAnyOrder) {
   run([&](GpuRank& self) {
     ProcessGroup& world = self.world;

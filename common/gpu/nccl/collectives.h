@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -26,6 +28,14 @@ class Collectives {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
+  /// A collective that was launched, and that nobody has waited for yet.
+  struct Posted {
+    Note note;
+    Event compared;
+    Event done;
+    bool agreed = false;
+  };
+
   /// Waits for all ranks, and throws Error if one has another tag.
   void barrier(const Transport::Collective& call);
 
@@ -41,14 +51,35 @@ class Collectives {
     await_done(patience);
   }
 
+  /// Like `run`, but returns when everything has been launched. The stream keeps the order of
+  /// posted and other collectives.
+  template <typename Body>
+  std::shared_ptr<Posted> post(const Transport::Collective& call, const Body& body) {
+    const Patience patience(call.timeout);
+    auto posted = std::make_shared<Posted>();
+    posted->note = notes_.take();
+    launch_comparison(call.tag, posted->note, posted->compared, patience);
+    communicator_.ask(body);
+    while (!ready()) patience.pause_or_fail();
+    posted->done.record(communicator_.stream().get());
+    posted_.push_back(posted);
+    return posted;
+  }
+  /// Throws Error if it turns out that the ranks have posted different collectives.
+  bool finished(const Posted& posted);
+
  private:
   void compare_tags(uint32_t tag, const Patience& patience);
+  void launch_comparison(uint32_t tag, const Note& note, Event& compared, const Patience& patience);
+  void check_posted();
   bool ready();
   void await_done(const Patience& patience);
 
   int rank_;
   int size_;
+  Notes& notes_;
   Note note_;
+  std::deque<std::shared_ptr<Posted>> posted_;  // not known to be done, in their order
   Event compared_;
   Event done_;
   bool comparing_ = false;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <utility>
 
 #include "common/error.h"
 #include "common/gpu/nccl/collectives.h"
@@ -130,6 +132,17 @@ class NcclTransport final : public Transport {
     });
   }
 
+  std::unique_ptr<Transfer> post(const Posted& posted) override {
+    std::shared_ptr<Collectives::Posted> launched;
+    guarded([&] {
+      launched = collectives_.post(posted.call, [&](ncclComm_t communicator, cudaStream_t stream) {
+        return ask(posted, communicator, stream);
+      });
+    });
+    posted.started(0);  // or later: the GPU does not say
+    return std::make_unique<PostedTransfer>(*this, std::move(launched), posted.finished);
+  }
+
   // Not by ncclCommSplit: a member that is late would hold up all ranks of this group.
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      milliseconds timeout) override {
@@ -141,6 +154,39 @@ class NcclTransport final : public Transport {
   }
 
  private:
+  /// Must not outlive the transport; ProcessGroup sees to that.
+  class PostedTransfer final : public Transfer {
+   public:
+    PostedTransfer(NcclTransport& transport, std::shared_ptr<Collectives::Posted> posted,
+                   std::function<void(int64_t)> finished)
+        : transport_(transport), posted_(std::move(posted)), finished_(std::move(finished)) {}
+
+    void wait(milliseconds timeout) override {
+      transport_.guarded([&] {
+        const Patience patience(timeout);
+        while (!transport_.collectives_.finished(*posted_)) patience.pause_or_fail();
+      });
+      finished_(0);
+    }
+
+   private:
+    NcclTransport& transport_;
+    std::shared_ptr<Collectives::Posted> posted_;
+    std::function<void(int64_t)> finished_;
+  };
+
+  static ncclResult_t ask(const Posted& posted, ncclComm_t communicator, cudaStream_t stream) {
+    const float* input = posted.input.data();
+    float* output = posted.output.data();
+    if (posted.kind == OpKind::kAllGather)
+      return ncclAllGather(input, output, posted.input.size(), ncclFloat32, communicator, stream);
+    if (posted.kind == OpKind::kReduceScatter)
+      return ncclReduceScatter(input, output, posted.output.size(), ncclFloat32,
+                               reduction(posted.op), communicator, stream);
+    return ncclAllReduce(input, output, posted.output.size(), ncclFloat32, reduction(posted.op),
+                         communicator, stream);
+  }
+
   /// Calls `body`; if it fails, all connections of the group end, because NCCL's state is unknown.
   template <typename Body>
   void guarded(const Body& body) {
