@@ -140,8 +140,9 @@ void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
                            const std::function<void()>& work) const {
   // The first time, libraries load their kernels, which cannot be recorded. A pass in another
   // precision than the microbatch began with is not recorded either: it would be repeated for other
-  // microbatches.
-  if (device == Device::kCpu || state.memory != memory() || pass.uses++ == 0) {
+  // microbatches. Nor is one that calls somebody in between.
+  const bool calls = gradient_ready && &pass == &state.backward;
+  if (device == Device::kCpu || state.memory != memory() || calls || pass.uses++ == 0) {
     work();
   } else {
     if (pass.work == nullptr) pass.work = accelerator().record(work);
@@ -183,9 +184,16 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
 
 void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) {
   const LayerShape shape{config, state.batch, state.length};
-  for (size_t l = weights.layers.size(); l-- > 0;)
+  for (size_t l = weights.layers.size(); l-- > 0;) {
     layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
                    *scratch, gradient);
+    announce(weights.first_named(l), weights.first_named(l + 1));
+  }
+}
+
+void LlamaStage::Impl::announce(size_t first, size_t last) const {
+  if (gradient_ready)
+    for (size_t parameter = last; parameter-- > first;) gradient_ready(parameter);
 }
 
 Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient) {
@@ -205,9 +213,13 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
 
   run(state, state.backward, [&] {
     if (span.has_head) head_backward(state, logits_gradient, gradient);
+    announce(weights.first_named(weights.layers.size()), weights.named.size());
     layers_backward(state, gradient);
-    if (span.embeds)
-      embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+    if (!span.embeds) return;
+    embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+    if (!gradient_ready) return;
+    weights.fold_tied_gradient();
+    announce(0, 1);
   });
   if (span.embeds) return {};
   return (recorded ? gradient.clone() : gradient).view({state.batch, state.length, config.dim});
@@ -289,6 +301,10 @@ int64_t LlamaStage::parameter_count() const {
 }
 
 void LlamaStage::observe_passes(PassObserver observer) { impl_->observer = std::move(observer); }
+
+void LlamaStage::when_gradient_ready(GradientReady ready) {
+  impl_->gradient_ready = std::move(ready);
+}
 
 size_t LlamaStage::activation_bytes() const { return impl_->active_bytes; }
 size_t LlamaStage::peak_activation_bytes() const { return impl_->peak_bytes; }

@@ -82,6 +82,17 @@ class LlamaStage {
   using PassObserver = std::function<void(Pass pass, int microbatch, bool begins)>;
   void observe_passes(PassObserver observer);
 
+  /// For sending gradients while the backward pass goes on: called with a parameter's place
+  /// in `named_parameters` when this backward pass has added all it adds to its gradient, once per
+  /// parameter and pass, the last layer first. A tied head's part has then been added to the
+  /// embedding's gradient, which is the last one to be ready. An empty function: nobody is called,
+  /// at no cost.
+  ///
+  /// On a GPU, "ready" is what has been launched, so the callee may launch work on the gradient or
+  /// post it; while somebody is called, backward passes are not recorded but launched one by one.
+  using GradientReady = std::function<void(size_t parameter)>;
+  void when_gradient_ready(GradientReady ready);
+
   /// Keys and values of the tokens so far, for generating text token by token.
   struct KvCache;
   std::shared_ptr<KvCache> new_cache() const;

@@ -71,8 +71,11 @@ struct LlamaStage::Impl {
   Tensor backward(InFlight& state, const Tensor& output_gradient);
   void head_backward(const InFlight& state, const Tensor& logits_gradient, const Tensor& gradient);
   void layers_backward(InFlight& state, const Tensor& gradient);
+  /// The gradients of the parameters at these places are ready, the last one first.
+  void announce(size_t first, size_t last) const;
 
-  PassObserver observer;  // may be empty
+  PassObserver observer;         // may be empty
+  GradientReady gradient_ready;  // may be empty
   LlamaConfig config;
   StageSpan span;
   Device device;

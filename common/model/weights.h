@@ -45,6 +45,10 @@ struct Weights {
   Tensor rounded;    // flat, same layout, bfloat16; undefined until it is needed
   std::vector<Parameter> named;
 
+  /// The place in `named` of the first parameter of this stage's layer `layer`, which has nine; of
+  /// norm or head, for the number of layers.
+  size_t first_named(size_t layer) const { return (embedding.value.defined() ? 1 : 0) + 9 * layer; }
+
   Weight embedding;  // [V, C], if the stage embeds
   std::vector<LayerWeights> layers;
   Weight norm;  // [C], if the stage has the head

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 #include "common/error.h"
 #include "tests/unit/numeric.h"
@@ -212,6 +213,61 @@ TEST(LlamaStage, TheCacheGrowsWithTheStory) {
     test::expect_near(model.decode(std::span(tokens).subspan(static_cast<size_t>(t), 1), *cache),
                       to_doubles(expected.rows(t, t + 1)), 1e-5, "token by token");
   EXPECT_THROW(model.decode(std::vector<int32_t>{1}, *cache), Error) << "the context is full";
+}
+
+/// Which gradients a backward pass announces, each compared with its value at the end of the pass.
+std::vector<size_t> announced(LlamaStage& stage, const std::function<void()>& backward) {
+  std::vector<size_t> order;
+  std::vector<Tensor> seen;
+  stage.when_gradient_ready([&](size_t parameter) {
+    order.push_back(parameter);
+    seen.push_back(stage.named_parameters().at(parameter).gradient.clone());
+  });
+  backward();
+  stage.when_gradient_ready({});
+  for (size_t i = 0; i < order.size(); ++i)
+    EXPECT_TRUE(same_bits(seen[i], stage.named_parameters()[order[i]].gradient))
+        << stage.named_parameters()[order[i]].name << " was written later";
+  return order;
+}
+
+std::vector<size_t> last_to_first(const LlamaStage& stage) {
+  std::vector<size_t> order(stage.named_parameters().size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  return order;
+}
+
+TEST(LlamaStage, AnnouncesEveryGradientOnceTheLastLayerFirst) {
+  for (const bool tied : {false, true}) {
+    LlamaConfig c = tiny();
+    c.tied_head = tied;
+    LlamaStage model = whole(c);
+    LlamaStage silent = whole(c);
+    for (int microbatch : {0, 1, 2}) {  // gradients add up
+      const TokenBatch tokens = batch({1, 2, 3, 4 + microbatch}, 2);
+      EXPECT_EQ(announced(model, [&] { run(model, tokens, microbatch); }), last_to_first(model));
+      run(silent, tokens, microbatch);
+    }
+    test::expect_near(model.gradients(), to_doubles(silent.gradients()), 1e-5, "gradients");
+    EXPECT_TRUE(tied || same_bits(model.gradients(), silent.gradients()));
+  }
+}
+
+TEST(LlamaStage, StagesAnnounceWhatTheyHold) {
+  const LlamaConfig c = tiny();
+  const StageSpan spans[] = {{.first_layer = 0, .last_layer = 1, .embeds = true},
+                             {.first_layer = 1, .last_layer = 2},
+                             {.first_layer = 2, .last_layer = 3, .has_head = true},
+                             {.first_layer = 3, .last_layer = 3, .has_head = true}};
+  for (const StageSpan& span : spans) {
+    LlamaStage stage(c, span, Device::kCpu, 1);
+    const auto pass = [&] {
+      const Tensor output = span.embeds ? stage.forward(batch({1, 2, 3}, 1))
+                                        : stage.forward(random_tensor({1, 3, c.dim}, 2));
+      stage.backward(random_tensor(output.shape(), 5));
+    };
+    EXPECT_EQ(announced(stage, pass), last_to_first(stage));
+  }
 }
 
 TEST(LlamaStage, RefusesWhatCannotBe) {
