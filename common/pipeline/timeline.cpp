@@ -54,10 +54,13 @@ double idle_share(const Timeline& timeline, int rank) {
 }
 
 double idle_share(const Timeline& timeline) {
-  const double whole = makespan(timeline) * timeline.rank_count();
+  double whole = 0;
   double computing = 0;
-  for (int rank = 0; rank < timeline.rank_count(); ++rank)
+  for (int rank = 0; rank < timeline.rank_count(); ++rank) {
+    if (at(timeline, rank).is_network) continue;
+    whole += makespan(timeline);
     computing += compute_time(timeline, rank);
+  }
   return whole > 0 ? 1 - computing / whole : 0;
 }
 

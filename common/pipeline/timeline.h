@@ -52,12 +52,13 @@ struct Span {
 };
 
 /// One rank. `spans`: what it did, one thing after the other, in the order of time; between them
-/// nothing was recorded. `messages`: its messages, each from posted to done; they may overlap with
-/// anything.
+/// nothing was recorded. `messages`: its messages, each from posted to done, and the collectives
+/// that it posted, each while it travels; they may overlap with anything.
 struct RankTimeline {
   std::string name;  // "stage 1"; empty: "rank 1"
   std::vector<Span> spans;
   std::vector<Span> messages;
+  bool is_network = false;  // what travels for a rank, not what the rank does
 };
 
 /// Times begin at 0.

@@ -30,7 +30,7 @@ Paint paint_of(SpanKind kind) {
                                                       {30, 30, 231},
                                                       {245, 245, 16},
                                                       {240, 240, 231},
-                                                      {166, 166, 231}}};
+                                                      {166, 173, 231}}};
   return kPaints.at(static_cast<size_t>(kind));
 }
 
@@ -165,7 +165,10 @@ size_t label_size(const Timeline& timeline, bool color) {
 
 std::string draw_grid(const Timeline& timeline, const GridStyle& style) {
   const auto width = static_cast<size_t>(std::max(style.width, kNarrowestGrid));
-  const GridLayout layout = grid_layout(timeline, width, label_size(timeline, style.color));
+  GridLayout layout = grid_layout(timeline, width, label_size(timeline, style.color));
+  // A network has neither idle time nor microbatches.
+  const bool networks = std::ranges::any_of(timeline.ranks, &RankTimeline::is_network);
+  layout.figures = layout.figures && !networks;
   if (layout.time <= 0) return "nothing to draw: the timeline is empty\n";
   std::string text;
   if (layout.figures)
@@ -174,8 +177,8 @@ std::string draw_grid(const Timeline& timeline, const GridStyle& style) {
     text += row(timeline, rank, layout, style.color);
   text += scale_text(layout, timeline.unit, width) + "\n";
   text += wrapped(legend(timeline, style.color), width, "   ");
-  text += wrapped(summary(timeline, !layout.figures), width, "; ");
-  return text + "peak: most microbatches in flight\n";
+  text += wrapped(summary(timeline, !layout.figures && !networks), width, "; ");
+  return networks ? text : text + "peak: most microbatches in flight\n";
 }
 
 }  // namespace lab

@@ -169,6 +169,7 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
            static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns);
   };
   RankTimeline rank;
+  int posted = 0;
   for (const OpRecord& op : history) {
     if (op.posted_ns < window.begin_ns || op.posted_ns >= window.end_ns) continue;
     Span span{.kind = span_kind(op.kind),
@@ -182,6 +183,13 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
     if (is_message(op.kind)) {
       if (span.microbatch < 0) span.microbatch = op.tag;
       rank.messages.push_back(span);
+    }
+    if (op.started_ns != 0) {  // a collective that was posted
+      Span travels = span;
+      travels.start = seconds(op.started_ns);
+      travels.end = seconds(op.finished_ns);
+      travels.microbatch = posted++;
+      rank.messages.push_back(travels);
     }
     if (is_message(op.kind) || is_collective(op.kind)) {
       if (op.waiting_ns == 0) continue;

@@ -1,0 +1,75 @@
+#include "common/run/report/network_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "common/io/files.h"
+#include "common/io/terminal.h"
+#include "common/pipeline/drawing/draw.h"
+#include "common/pipeline/drawing/drawing.h"
+#include "common/run/checkpoint/run_folder.h"
+
+namespace lab {
+namespace {
+
+// Width of the grid: it fits into 80 columns with the launcher's prefix.
+constexpr int kWidth = 75;
+
+double time_in_collectives(const std::vector<Span>& spans) {
+  double sum = 0;
+  for (const Span& span : spans)
+    if (span.kind == SpanKind::kCollective) sum += span.length();
+  return sum;
+}
+
+}  // namespace
+
+Timeline with_network_rows(const Timeline& timeline) {
+  Timeline result{.unit = timeline.unit, .ranks = {}};
+  for (int rank = 0; rank < timeline.rank_count(); ++rank) {
+    RankTimeline own = timeline.ranks[static_cast<size_t>(rank)];
+    own.name = rank_name(timeline, rank);
+    RankTimeline network{.name = "  network", .spans = {}, .messages = {}, .is_network = true};
+    for (const Span& message : own.messages)
+      if (message.kind == SpanKind::kCollective) network.spans.push_back(message);
+    result.ranks.push_back(std::move(own));
+    result.ranks.push_back(std::move(network));
+  }
+  return result;
+}
+
+NetworkTimes network_times(const Timeline& timeline) {
+  NetworkTimes times;
+  for (const RankTimeline& rank : timeline.ranks) {
+    times.exposed = std::max(times.exposed, time_in_collectives(rank.spans));
+    times.travelling = std::max(times.travelling, time_in_collectives(rank.messages));
+  }
+  return times;
+}
+
+void print_network_timeline(const Timeline& timeline, const std::string& title) {
+  const NetworkTimes times = network_times(timeline);
+  fmt::print(
+      "\n{}\n{}exposed     {} on the rank that waited longest; messages travelled for {}\n", title,
+      draw_grid(with_network_rows(timeline),
+                {.color = wants_color(STDOUT_FILENO), .width = kWidth}),
+      format_time(times.exposed, timeline.unit), format_time(times.travelling, timeline.unit));
+}
+
+void show_network_timeline(Job& job, const TimeWindow& window,
+                           const std::filesystem::path& folder) {
+  const auto timeline = gather_timeline(job, fmt::format("rank {}", job.world().rank()), window);
+  if (!timeline) return;
+  const Timeline rows = with_network_rows(*timeline);
+  write_file(folder / "timeline.svg", draw_svg(rows, "One training step, as measured"));
+  write_file(folder / "trace.json", chrome_trace(*timeline));
+  print_network_timeline(*timeline, "The last step, as measured:");
+  fmt::print(
+      "timeline    {0}/timeline.svg\ntrace       {0}/trace.json (ui.perfetto.dev opens it)\n",
+      display_path(folder));
+}
+
+}  // namespace lab

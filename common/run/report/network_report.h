@@ -1,0 +1,30 @@
+// Shows a step in which messages travel while ranks compute: two rows per rank.
+#pragma once
+
+#include <filesystem>
+
+#include "common/pipeline/timeline.h"
+#include "common/run/launch/job.h"
+#include "common/run/report/recorded_timeline.h"
+
+namespace lab {
+
+/// After every rank a row with the collectives that it posted, while they travel.
+Timeline with_network_rows(const Timeline& timeline);
+
+/// How long the ranks wait in collectives, and how long collectives travel, in the longest case of
+/// a rank: what is exposed, and of how much.
+struct NetworkTimes {
+  double exposed = 0;
+  double travelling = 0;
+};
+NetworkTimes network_times(const Timeline& timeline);
+
+/// Prints the step in `window` as a grid, with the times above, and writes timeline.svg and
+/// trace.json to `folder`. All ranks call it; rank 0 prints and writes.
+void show_network_timeline(Job& job, const TimeWindow& window, const std::filesystem::path& folder);
+
+/// The same on the terminal only. `title`: the line above the grid.
+void print_network_timeline(const Timeline& timeline, const std::string& title);
+
+}  // namespace lab
