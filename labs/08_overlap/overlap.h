@@ -1,0 +1,144 @@
+// Lab 08 · gradients that travel while the backward pass goes on. This is the contract; you write
+// overlap.cpp.
+//
+// Every rank holds the whole model, as in lab 02, and all ranks call these functions together and
+// take part in every message of theirs. Parameters are numbered as in
+// LlamaStage::named_parameters(): 0 is the embedding, the head comes last. Backward passes complete
+// their gradients from the last to the first, or nearly so. No function keeps anything between
+// calls but what is in the Reducer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "common/comm/process_group.h"
+#include "common/data/batch.h"
+#include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
+#include "common/optim/optimizer.h"
+#include "common/tensor/tensor.h"
+
+namespace lab08 {
+
+/// Parameters whose gradients travel in one message, in the order in which they lie in it.
+using Bucket = std::vector<size_t>;
+
+/// Task 1 · Which gradients travel together.
+///
+/// `sizes`: of each parameter's gradient, in bytes.
+/// Goes through the parameters from the last to the first, because that is the order in which their
+/// gradients become ready. A parameter joins the bucket that is being filled if that bucket is
+/// empty, or if its size together with this parameter's does not exceed its capacity; otherwise it
+/// begins the next bucket. The capacity is `first_cap_bytes` for the first bucket and `cap_bytes`
+/// for all others; either may be 0. So no gradient is cut: one that is larger than the capacity has
+/// a bucket of its own. No bucket is empty.
+/// The result depends on nothing but the arguments: all ranks get the same buckets without a
+/// message.
+std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
+                                   int64_t first_cap_bytes);
+
+/// What a rank knows about the messages of a step.
+struct Reducer {
+  lab::ProcessGroup& world;
+  std::vector<lab::Tensor> gradients;  // of all parameters, contiguous; their means come back here
+  std::vector<Bucket> buckets;         // every parameter is in one of them; the same on all ranks
+
+  // Of the step under way, set by `begin`:
+  int64_t targets = 0;     // of this rank
+  lab::Tensor total = {};  // [1]: this rank's targets; those of all ranks once it is summed
+  std::vector<bool> is_ready = {};   // per parameter
+  std::vector<size_t> missing = {};  // per bucket: how many of its gradients are not ready yet
+  // Per bucket that has been posted, in the order of the buckets:
+  std::vector<lab::Tensor> flat = {};      // its gradients one after the other, times `targets`
+  std::vector<lab::Work> works = {};       // the all_reduce of `flat`
+  std::optional<lab::Work> counting = {};  // the all_reduce of `total`
+};
+
+/// Task 2 · The beginning of a step: nothing is ready, nothing of this step is posted except the
+/// number of targets, which needs no gradient. All members of the second part of `reducer` get
+/// their values for this step, whatever they held.
+void begin(Reducer& reducer, int64_t targets);
+
+/// Task 2 · The gradient of a parameter is complete; it is the mean over this rank's targets.
+///
+/// Posts every bucket whose turn has come: all its gradients are ready, and all earlier buckets are
+/// posted. Then all ranks post the buckets in the same order, although their gradients may become
+/// ready in different orders; the all_reduces of a group meet in the order in which they are
+/// posted. A bucket travels as one tensor, `flat`, by `all_reduce_async`, as a sum over targets:
+/// each gradient times `reducer.targets`. Returns without waiting for any message.
+/// Throws lab::Error, and posts nothing, if this parameter was already ready in this step.
+void ready(Reducer& reducer, size_t parameter);
+
+/// Task 3 · The end of a step: waits for all buckets and for the number of targets, and writes into
+/// `reducer.gradients` the mean over the targets of all ranks; 0 if no rank has any. Nothing is
+/// sent.
+/// Throws lab::Error that names the parameter, before it waits for anything, if a gradient has not
+/// become ready: its bucket was never posted, so all ranks would wait for it forever.
+void finish(Reducer& reducer);
+
+/// What lab 01's causal_lm_loss looks like to task 4.
+using lab::LossFunction;
+
+/// Task 4 · One optimizer step of all ranks together: lab 02's train_step, but gradients travel
+/// during the backward pass.
+///
+/// Gradients add up over this rank's microbatches. Before its last backward pass they are not
+/// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
+/// by `model.when_gradient_ready`, which is empty again when the step returns. A rank without a
+/// microbatch has gradients that are 0 from the beginning: it calls `ready` for all parameters,
+/// from the last to the first.
+/// `reducer.gradients` are those of `model`, in the order of named_parameters().
+/// Everything else as in lab 02: the loss is a mean over this rank's targets, clipping
+/// (`max_gradient_norm`; 0: none) comes when the gradients are the means over all ranks, and every
+/// rank updates its own weights.
+/// Returns the mean cross-entropy over this rank's own targets; 0 if it has none.
+double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
+                  std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
+                  float learning_rate, double max_gradient_norm, Reducer& reducer);
+
+/// A network as the alpha-beta model describes it.
+struct Network {
+  double alpha = 0;  // s per message
+  double beta = 0;   // s per byte
+  int ranks = 1;
+
+  /// How long an all_reduce of so many bytes takes as a ring: 2(n-1) steps of 1/n of them.
+  double seconds(int64_t bytes) const {
+    const double part = static_cast<double>(bytes) / ranks;
+    return 2.0 * (ranks - 1) * (alpha + beta * part);
+  }
+};
+
+/// Task 5 · How long a rank waits for messages after its backward pass, in seconds.
+///
+/// `ready_at`: when each parameter's gradient is ready, in seconds from the beginning of the
+/// backward pass, the same on all ranks. The backward pass ends when the last one is.
+/// Buckets travel one after the other; each starts when it has been posted (task 2) and the one
+/// before it has arrived. The number of targets is left out.
+double exposed_seconds(std::span<const int64_t> sizes, std::span<const double> ready_at,
+                       std::span<const Bucket> buckets, const Network& network);
+
+/// Task 5 · The capacity among `caps` (in bytes, in any order, at least one) whose buckets leave
+/// the least exposed; the first bucket has the same. Of several that leave equally little, the
+/// largest: fewer messages.
+int64_t choose_cap(std::span<const int64_t> sizes, std::span<const double> ready_at,
+                   std::span<const int64_t> caps, const Network& network);
+
+/// Given: a Reducer for all parameters of `model`, with buckets by task 1.
+inline Reducer make_reducer(const lab::LlamaStage& model, int64_t cap_bytes,
+                            int64_t first_cap_bytes, lab::ProcessGroup& world) {
+  std::vector<lab::Tensor> gradients;
+  std::vector<int64_t> sizes;
+  for (const lab::Parameter& parameter : model.named_parameters()) {
+    gradients.push_back(parameter.gradient);
+    sizes.push_back(static_cast<int64_t>(parameter.gradient.bytes()));
+  }
+  return {.world = world,
+          .gradients = std::move(gradients),
+          .buckets = assign_buckets(sizes, cap_bytes, first_cap_bytes)};
+}
+
+}  // namespace lab08

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Lab 02's step against lab 08's, on two hosts whose link is limited: network namespaces on this machine, joined
+# by a bridge, with tc's token bucket on both ends. The two programs run in turns, RUNS times each. Prints, for
+# each, the fastest and the median time per step, and the time of a step of one host alone.
+#
+# Usage: slow_link.sh FOLDER_OF_PROGRAMS [RATE [RUNS [OPTION...]]]     (RATE as for tc: 1gbit)
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin # where `ip` and `tc` may be
+
+if [[ -z ${SLOW_LINK_FOLDER:-} ]]; then
+  folder=$(mktemp -d -t slow-link.XXXXXX)
+  trap 'rm -rf "$folder"' EXIT
+  SLOW_LINK_FOLDER=$folder unshare --net --mount --pid --fork --kill-child --mount-proc bash "$0" "$@"
+  exit
+fi
+
+programs=$(readlink -f -- "$1")
+rate=${2:-1gbit}
+runs=${3:-3}
+shift $(($# < 3 ? $# : 3))
+steps=8
+cd "$SLOW_LINK_FOLDER"
+mount -t tmpfs tmpfs /run # `ip netns` writes there
+ip link set lo up
+ip link add switch type bridge
+ip link set switch up
+for k in 0 1; do
+  ip netns add "host$k"
+  ip link add "port$k" type veth peer name eth0 netns "host$k"
+  ip link set "port$k" master switch up
+  ip -n "host$k" link set lo up
+  ip -n "host$k" address add "10.78.0.$((k + 1))/24" dev eth0
+  ip -n "host$k" link set eth0 up
+  ip netns exec "host$k" tc qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 100ms
+done
+
+options=(--threads 1 --story-tokens 0 --validate-every 0 --validation-batches 1 --checkpoint-every 0
+  --log-every 1 --steps "$steps" --cache "$SLOW_LINK_FOLDER/cache" "$@")
+
+# times OUT: seconds of each step but the first.
+times() {
+  python3 - "$1/metrics.jsonl" <<'PYTHON'
+import json, sys
+at = [row["seconds"] for row in map(json.loads, open(sys.argv[1])) if "loss" in row]
+print(*(round(later - earlier, 4) for earlier, later in zip(at, at[1:])))
+PYTHON
+}
+
+# pair PROGRAM OUT: one run on both hosts.
+pair() {
+  local k launchers=()
+  for k in 0 1; do
+    ip netns exec "host$k" timeout 120 "$programs/$1" "${options[@]}" --out "$2" --ranks 2 \
+      --nnodes 2 --node-rank "$k" --master-addr 10.78.0.1 >"$2.$k.log" 2>&1 &
+    launchers+=($!)
+  done
+  for k in 0 1; do
+    wait "${launchers[k]}" || { tail -n 20 "$2".*.log; exit 1; }
+  done
+  times "$2"
+}
+
+for ((run = 1; run <= runs; ++run)); do
+  for program in lab02_solution lab08_solution; do
+    echo "$program $(pair "$program" "$program.$run")"
+  done
+  ip netns exec host0 timeout 120 "$programs/lab02_solution" "${options[@]}" --ranks 1 --out "alone.$run" \
+    >alone.log 2>&1
+  echo "one_rank $(times "alone.$run")"
+done | tee all.txt | sed 's/^/  /'
+python3 - all.txt <<'PYTHON'
+import statistics, sys
+steps = {}
+for line in open(sys.argv[1]):
+    name, *seconds = line.split()
+    steps.setdefault(name, []).extend(float(s) for s in seconds)
+for name, seconds in steps.items():
+    print(f"{name:16} fastest {1e3 * min(seconds):6.0f} ms  median {1e3 * statistics.median(seconds):6.0f} ms")
+PYTHON
