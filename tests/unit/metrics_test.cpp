@@ -57,6 +57,13 @@ TEST_F(MetricsTest, RecordsSurviveBitByBit) {
     EXPECT_EQ(parse_json_line(to_json_line(record_of(step))), record_of(step));
 }
 
+TEST_F(MetricsTest, EndsBeforeGigabytesOfNothing) {
+  MetricsFile(path_, 0).append(record_of(1));
+  constexpr uintmax_t kSparse = uintmax_t{1} << 40;  // bytes
+  std::filesystem::resize_file(path_, kSparse);
+  EXPECT_EQ(read_metrics(path_).size(), 1U);
+}
+
 TEST_F(MetricsTest, ResumingDropsLaterStepsAndATornLine) {
   {
     MetricsFile metrics(path_, 0);

@@ -1,6 +1,7 @@
 // metrics.jsonl: one JSON object per line, for every training step.
 #include "common/run/metrics/metrics.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -40,9 +41,12 @@ std::vector<StepRecord> read_metrics(const std::filesystem::path& path) {
   std::vector<StepRecord> records;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return records;
+  // A line has about 150 bytes. What follows a longer one than this was not written by a run, and a
+  // sparse file may have gigabytes of it.
+  std::array<char, 4096> line{};
   std::ifstream in(path);
-  for (std::string line; std::getline(in, line);)
-    if (const auto record = parse_json_line(line)) records.push_back(*record);
+  while (in.getline(line.data(), line.size()))
+    if (const auto record = parse_json_line(line.data())) records.push_back(*record);
   return records;
 }
 
