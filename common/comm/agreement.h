@@ -14,6 +14,13 @@ inline bool all_true(ProcessGroup& group, bool mine) {
   return vote.data()[0] != 0.0F;
 }
 
+/// The largest of all ranks' numbers, which a float holds exactly, on every rank.
+inline int largest(ProcessGroup& group, int mine) {
+  const Tensor number = Tensor::from({static_cast<float>(mine)}, {1});
+  group.all_reduce(number, ReduceOp::kMax);
+  return static_cast<int>(number.data()[0]);
+}
+
 /// The sum of all ranks' numbers, with the same bits on every rank: in double precision, added in
 /// the order of the ranks. One all_gather of 8 bytes; in a group of one rank, no message.
 inline double sum_over(ProcessGroup& group, double mine) {

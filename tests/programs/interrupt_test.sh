@@ -26,10 +26,11 @@ open_threads() {
   echo "$count"
 }
 
-# interrupt OUT SIGNAL OPTION...: starts a run or goes on with it, and ends it in its second step.
+# interrupt OUT SIGNAL WHOM OPTION...: starts a run or goes on with it, and ends it in its second step. WHOM: the
+# launcher, or one rank.
 interrupt() {
-  local out=$1 signal=$2 status=0 log=$1.log process
-  shift 2
+  local out=$1 signal=$2 whom=$3 status=0 log=$1.log process
+  shift 3
   : >"$log"
   "$program" --out "$out" --steps 1000 --log-every 1 --checkpoint-every 0 --validate-every 0 \
     --validation-batches 1 --story-tokens 0 --cache cache --decay constant --warmup 0 "$@" \
@@ -43,7 +44,11 @@ interrupt() {
     (($(open_threads "$process") == 1)) || fail "signals may interrupt threads that compute"
   done
   sleep "0.$((RANDOM % 4))$((RANDOM % 10))" # somewhere in the step
-  kill -"$signal" "$launcher"
+  if [[ $whom == rank ]]; then
+    kill -"$signal" "$(pgrep -P "$launcher" | tail -n 1)"
+  else
+    kill -"$signal" "$launcher"
+  fi
   wait "$launcher" || status=$?
   launcher=
   ((status == 128 + $(kill -l "$signal"))) || fail "ended with $status: $(cat "$log")"
@@ -53,12 +58,14 @@ interrupt() {
 
 goes_on() { grep -q 'resuming after step' "$1.log" || fail "$1 did not go on: $(cat "$1.log")"; }
 
-interrupt alone INT --ranks 1
+interrupt alone INT launcher --ranks 1
 for ((try = 1; try < tries; ++try)); do
-  interrupt alone INT --ranks 1 --resume
+  interrupt alone INT launcher --ranks 1 --resume
   goes_on alone
 done
-interrupt stages INT --dp 1 --pp 3
-interrupt stages TERM --resume
+interrupt stages INT launcher --dp 1 --pp 3
+interrupt stages TERM launcher --resume
 goes_on stages
-echo "$((tries + 2)) runs of the default model were interrupted and had a checkpoint to go on from"
+interrupt stages TERM rank --resume
+goes_on stages
+echo "$((tries + 3)) runs of the default model were interrupted and had a checkpoint to go on from"

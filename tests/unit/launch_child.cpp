@@ -130,7 +130,7 @@ int interrupted_in_a_long_step(Job& job, bool /*me*/) {
                          [&] { return all_true(job.world(), !interrupt.requested()); });
   std::this_thread::sleep_for(std::chrono::seconds(8));
   say("saved");
-  return interrupt.exit_code();
+  return 128 + interrupt.signal();
 }
 
 int fail_to_save(Job& job, bool me) {

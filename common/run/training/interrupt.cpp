@@ -29,8 +29,6 @@ Interrupt::~Interrupt() {
   std::signal(SIGTERM, SIG_DFL);
 }
 
-bool Interrupt::requested() const { return signal_received != 0; }
-
-int Interrupt::exit_code() const { return 128 + (requested() ? signal_received.load() : SIGINT); }
+int Interrupt::signal() const { return signal_received; }
 
 }  // namespace lab

@@ -15,10 +15,9 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  bool requested() const;
-  /// By convention 128 plus the number of the signal: 130 after Ctrl-C, even if only another rank
-  /// received it.
-  int exit_code() const;
+  /// The signal that was received; 0: none yet. By convention, the exit code is then 128 more.
+  int signal() const;
+  bool requested() const { return signal() != 0; }
 };
 
 }  // namespace lab

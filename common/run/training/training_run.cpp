@@ -164,8 +164,10 @@ void TrainingRun::record_start() {
 bool TrainingRun::goes_on(int64_t step) {
   if (step == asked_step_) return goes_on_;
   asked_step_ = step;
-  goes_on_ = step <= plan_.steps && !interrupt_->requested();
-  if (job_ != nullptr) goes_on_ = all_true(job_->world(), goes_on_);
+  // A signal that only one rank received ends all of them, with the same exit code.
+  stopped_by_ = interrupt_->signal();
+  if (job_ != nullptr) stopped_by_ = largest(job_->world(), stopped_by_);
+  goes_on_ = step <= plan_.steps && stopped_by_ == 0;
   return goes_on_;
 }
 
@@ -251,7 +253,7 @@ void TrainingRun::finish() {
   if (writes_ && first_step_ > plan_.steps) write_plot();  // it was killed before it could
   const std::string folder = display_path(folder_);
   if (lock_) lock_->check_place();
-  exit_code_ = state_.step < plan_.steps ? interrupt_->exit_code() : 0;
+  exit_code_ = state_.step < plan_.steps ? 128 + stopped_by_ : 0;
   interrupt_.reset();
   if (!writes_) return;
   if (exit_code_ != 0 && state_.step == 0) {

@@ -132,6 +132,7 @@ class TrainingRun {
   std::optional<Stopwatch> since_record_;  // from the input of the next step on
   int64_t asked_step_ = 0;                 // the last argument of goes_on, and its answer
   bool goes_on_ = false;
+  int stopped_by_ = 0;  // the signal on which the ranks agreed
   int exit_code_ = 0;
   std::optional<Interrupt> interrupt_;  // from the start to finish()
 };
