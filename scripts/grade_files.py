@@ -1,89 +1,54 @@
-"""The students' files of submissions: folders, .zip, .tar.gz, and lists of them as CSV.
+"""The students' files of submissions: folders, .zip, .tar.gz and git repositories (grade_git.py).
 
 Of each submission, only the files of the labs are read; nothing is extracted. Whatever is wrong with a file is a line
 in the result of its submission.
 """
-import csv
 import gzip
 import os
-import re
 import stat
 import tarfile
 import zipfile
-from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-LARGEST = 1 << 20          # bytes of a student's file
+from grade_git import Repository, is_repository
+from grade_submissions import LARGEST, Refused, printable
+
+
 UNPACKED = 512 << 20       # bytes of an archive that are looked at
 ENTRIES = 50_000           # files of a submission that are looked at
 
 
-class GradeError(Exception):
-    """What the instructor can mend; the message is one line."""
-
-
-class Refused(Exception):
-    """Why a file or a submission is not taken; the message is one line."""
-
-
-@dataclass
-class Submission:
-    name: str
-    path: Path
-    files: dict = field(default_factory=dict)     # contents by lab
-    problems: dict = field(default_factory=dict)  # why there is no file, by lab
-
-
-def printable(text):
-    """Text from a submission, on one line of at most 120 characters."""
-    line = "".join(c if c.isprintable() else "?" for c in str(text))
-    return line if len(line) <= 120 else line[:117] + "..."
-
-
-def submissions(paths):
-    """One for each path, or each row of a CSV file; names are unique."""
-    found = []
-    for path in map(Path, paths):
-        if not path.exists():
-            raise GradeError(f"{path}: there is no such folder, archive or list")
-        if path.suffix.lower() == ".csv":
-            found += rows(path)
-        else:
-            found.append(Submission(re.sub(r"\.(zip|tar\.gz|tgz)$", "", path.resolve().name, flags=re.I), path))
-    seen = set()
-    for submission in found:
-        # Also the name of a folder of results: one part of a path, the same for all file systems.
-        base = name = re.sub(r"[^\w.@+-]+", "_", submission.name).strip(".")[:80] or "submission"
-        number = 2
-        while name.lower() in seen:
-            name, number = f"{base}_{number}", number + 1
-        seen.add(name.lower())
-        submission.name = name
-    return found
-
-
-def rows(file):
+def read_files(submission, wanted, sandbox=True):
+    """Fills in the files, their times and the problems of a submission. `wanted`: labs/NN_name/name.cpp by lab."""
+    if not is_repository(submission):
+        read_entries(submission, wanted, entries(submission.path))
+        date_files(submission)
+        return
     try:
-        with open(file, newline="", encoding="utf-8-sig") as stream:
-            table = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise GradeError(f"{file}: {error}") from None
-    found = []
-    for number, row in enumerate(table, 1):
-        if number == 1 and [cell.strip().lower() for cell in row[:2]] == ["name", "path"]:
-            continue
-        if len(row) < 2 or not row[0].strip() or not row[1].strip():
-            raise GradeError(f"{file}: row {number} needs a name and a path")
-        found.append(Submission(row[0].strip(), file.parent / row[1].strip()))
-    return found
+        with Repository(submission, sandbox) as repository:
+            read_entries(submission, wanted, repository.entries())
+            for lab in submission.files:
+                submission.times[lab] = (repository.committed(submission.places[lab]), "commit")
+                if repository.differs(submission.places[lab], submission.files[lab]):
+                    submission.notes.append(f"{submission.places[lab]} has changes that are not committed: "
+                                            "the commit is graded")
+    except Refused as problem:
+        submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
 
 
-def read_files(submission, wanted):
-    """Fills in the files and problems of a submission. `wanted`: labs/NN_name/name.cpp by lab."""
+def date_files(submission):
+    """The time of a folder's file, or of the archive."""
+    for lab, place in submission.places.items():
+        file = submission.path / place if submission.path.is_dir() else submission.path
+        submission.times[lab] = (datetime.fromtimestamp(file.lstat().st_mtime).astimezone(), "file")
+
+
+def read_entries(submission, wanted, listed):
     names = {PurePosixPath(path).name: lab for lab, path in wanted.items()}
     found = {lab: {} for lab in wanted}  # by lab: contents or Refused, by path
     try:
-        for count, (path, read) in enumerate(entries(submission.path)):
+        for count, (path, read) in enumerate(listed):
             if count >= ENTRIES:
                 raise Refused(f"the submission has more than {ENTRIES} files")
             lab = names.get(PurePosixPath(path).name)
@@ -96,22 +61,22 @@ def read_files(submission, wanted):
         submission.problems = {lab: str(problem) for lab in wanted}
         return
     for lab, path in wanted.items():
-        choice = chosen(found[lab], path)
+        place, choice = chosen(found[lab], path)
         if isinstance(choice, bytes):
-            submission.files[lab] = choice
+            submission.files[lab], submission.places[lab] = choice, place
         elif choice is not None:
             submission.problems[lab] = str(choice)
 
 
 def chosen(candidates, path):
-    """The contents of the one file that counts, Refused, or None if there is no such file."""
+    """(path, contents) of the one file that counts; in place of the contents Refused, or None without such a file."""
     if len(candidates) > 1:
         at_its_place = {name: file for name, file in candidates.items() if ("/" + name).endswith("/" + path)}
         if len(at_its_place) != 1:
             names = ", ".join(printable(name) for name in sorted(candidates)[:3])
-            return Refused(f"several files could be {path}: {names}. Submit one")
+            return "", Refused(f"several files could be {path}: {names}. Submit one")
         candidates = at_its_place
-    return next(iter(candidates.values()), None)
+    return next(iter(candidates.items()), ("", None))
 
 
 def checked(path, read):

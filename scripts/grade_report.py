@@ -1,6 +1,7 @@
 """What ./workbook grade writes: results for people (HTML), tables (CSV), Gradescope (JSON) and CI systems (JUnit)."""
 import csv
 import html
+import io
 import json
 import os
 import re
@@ -17,8 +18,21 @@ td.n{{text-align:right}}pre{{white-space:pre-wrap;background:#f4f4f4;padding:.6e
 def write(file, text):
     """Whole or not at all."""
     beside = file.with_name(file.name + ".part")
-    beside.write_text(text, encoding="utf-8", errors="replace")
+    beside.write_text(text, encoding="utf-8", errors="replace", newline="")
     os.replace(beside, file)
+
+
+def write_table(file, rows):
+    """As CSV. A spreadsheet would take some texts for formulas."""
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerows([["'" + cell if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
+                                   for cell in row] for row in rows])
+    write(file, stream.getvalue())
+
+
+def tidy(number):
+    """Two decimals, and none where they are zero."""
+    return int(number) if number == int(number) else round(number, 2)
 
 
 def reached(task):
@@ -32,21 +46,44 @@ def said(task):
     return task["message"] or "passed"
 
 
+def is_graded_lab(lab):
+    return all(task["graded"] for task in lab["tasks"])
+
+
 def is_graded(result):
-    return all(task["graded"] for lab in result.values() for task in lab["tasks"])
+    return all(map(is_graded_lab, result.values()))
 
 
 def total(result):
-    return sum(lab["points"] for lab in result.values())
+    return tidy(sum(lab["counts"] for lab in result.values()))
 
 
-def write_submission(folder, name, result, labs):
+def counted(lab):
+    return lab["counts"] if is_graded_lab(lab) else "?"
+
+
+def total_in_words(result):
+    return total(result) if is_graded(result) else "?"
+
+
+def lateness(lab):
+    """When a lab was handed in, and what that means; empty if no deadline was missed."""
+    if not lab["days_late"] or not lab["points"]:
+        return ""
+    days = "1 day" if lab["days_late"] == 1 else f"{lab['days_late']} days"
+    how = {"list": "the list", "commit": "the commit", "file": "the file"}[lab["time_source"]]
+    return f"{days} late ({lab['time']}, as {how} says): {lab['score']} of {lab['points']} points count"
+
+
+def write_submission(folder, submission, result, labs):
     write(folder / "tasks.json", json.dumps(result, indent=1))
     write(folder / "results.json", json.dumps(gradescope(result), indent=1))
-    page = [STYLE.format(title=html.escape(name))]
+    page = [STYLE.format(title=html.escape(submission.name))]
+    page += [f"<p>{html.escape(note)}</p>" for note in submission.notes]
     for lab in labs:
         tasks = result[lab.number]["tasks"]
-        page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>\n<table>")
+        page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>"
+                    f"<p>{html.escape(lateness(result[lab.number]))}</p>\n<table>")
         for task in tasks:
             page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
                         f"<td class=n>{reached(task)}</tr>")
@@ -66,30 +103,32 @@ def gradescope(result):
             if task["graded"]:
                 test |= {"score": task["points"], "status": "passed" if task["passed"] else "failed"}
             tests.append(test)
-    whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden",
-             "output": "graded" if is_graded(result) else "not graded, run again: a test failed to run",
-             "max_score": sum(lab["max"] for lab in result.values())}
+    late = [f"lab {number}: {lateness(lab)}" for number, lab in result.items() if lateness(lab)]
+    words = "graded" if is_graded(result) else "not graded, run again: a test failed to run"
+    whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden", "output": "\n".join([words, *late])}
     if is_graded(result):
         whole["score"] = total(result)
     return whole
 
 
-def write_class(out, results, labs):
+def write_class(out, results, labs, pairs):
     write_csv(out, results, labs)
     write_junit(out, results)
-    write_page(out, results, labs)
+    write_page(out, results, labs, pairs)
 
 
 def write_csv(out, results, labs):
-    with open(out / "results.csv.part", "w", newline="", encoding="utf-8") as stream:
-        table = csv.writer(stream)
-        table.writerow(["submission", *[f"{lab.number}.{task['id']}" for lab in labs for task in lab.tasks], "total"])
-        for name, result in results.items():
-            cells = [task["points"] if task["graded"] else "" for lab in labs for task in result[lab.number]["tasks"]]
-            # A spreadsheet takes some names for formulas.
-            table.writerow(["'" + name if name[0] in "=+-@" else name, *cells,
-                            total(result) if is_graded(result) else "not graded"])
-    os.replace(out / "results.csv.part", out / "results.csv")
+    columns = ["submission"]
+    for lab in labs:
+        columns += [*(f"{lab.number}.{task['id']}" for task in lab.tasks), f"{lab.number} days late", f"{lab.number} counts"]
+    rows = [[*columns, "total"]]
+    for name, result in results.items():
+        row = [name]
+        for one in (result[lab.number] for lab in labs):
+            row += [task["points"] if task["graded"] else "" for task in one["tasks"]]
+            row += [one["days_late"], one["counts"] if is_graded_lab(one) else ""]
+        rows.append([*row, total(result) if is_graded(result) else "not graded"])
+    write_table(out / "results.csv", rows)
 
 
 def write_junit(out, results):
@@ -112,11 +151,11 @@ def write_junit(out, results):
     write(out / "junit.xml", ElementTree.tostring(root, encoding="unicode", xml_declaration=True))
 
 
-def write_page(out, results, labs):
+def write_page(out, results, labs, pairs):
     page = [STYLE.format(title="The class"), "<h2>Points</h2>\n<table><tr><th>submission"]
     page += [f"<th>lab {lab.number}" for lab in labs] + ["<th>total</tr>"]
     for name, result in results.items():
-        cells = [f"<td class=n>{result[lab.number]['points']}" for lab in labs]
+        cells = [f"<td class=n>{counted(result[lab.number])}" for lab in labs]
         whole = total(result) if is_graded(result) else "not graded"
         page.append(f'<tr><td><a href="{html.escape(name)}/index.html">{html.escape(name)}</a>{"".join(cells)}'
                     f"<td class=n>{whole}</tr>")
@@ -132,4 +171,9 @@ def write_page(out, results, labs):
                          f"<td class=n>{passed} of {len(of_all)}") if row == 0 else "<td><td><td>"
                 page.append(f"<tr>{begin}<td>{html.escape(message)}<td class=n>{count}</tr>")
     page.append("</table>")
+    for lab, ones in pairs.items():
+        page.append(f"<h2>Similar pairs, lab {lab}</h2>\n<table>")
+        page += [f"<tr><td class=n>{share} %<td>{html.escape(one)}<td>{html.escape(other)}</tr>"
+                 for share, one, other in ones]
+        page.append("</table>")
     write(out / "index.html", "\n".join(page))

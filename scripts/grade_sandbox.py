@@ -4,32 +4,28 @@ The verdict of the instructor's build runs in a network of its own, and starts e
 second sandbox within: a read-only system, its own process tree, and one folder to write to. That folder is in memory
 and vanishes with the verdict. Results are written where no such process sees them.
 """
-import json
 import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
-from grade_files import GradeError
+from grade_run import GIGABYTE, limited, run_limited
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST_USER = 61_000  # started by root, students' processes get these user ids, one for each job
+FIRST_USER = 61_000     # started by root, students' processes get these user ids, one for each job
+PROGRAM_GROUP = 60_999  # of the lab's program, if there is no sandbox: only it may read the solution's shared object
 
-GIGABYTE = 1 << 30
 # Per process, but the number of processes. Libraries map much that they never touch: so the address space is larger.
 RANK_LIMITS = {"data": 4 * GIGABYTE, "as": 32 * GIGABYTE, "cpu": 300, "fsize": GIGABYTE // 4, "nproc": 256,
                "nofile": 1024, "core": 0}
+# The emulation of CUDA reserves a GPU's memory and never touches most of it.
+EMULATION_LIMITS = RANK_LIMITS | {"data": 160 * GIGABYTE, "as": 192 * GIGABYTE}
 COMPILER_LIMITS = {"data": 3 * GIGABYTE, "as": 4 * GIGABYTE, "cpu": 120, "fsize": GIGABYTE // 8, "nproc": 64,
                    "nofile": 256, "core": 0}
 COMPILER_SECONDS = 180
 VERDICT_SECONDS = 300
-
-
-def limited(limits, command):
-    return ["prlimit", *(f"--{name}={value}" for name, value in limits.items()), *command]
 
 
 def system():
@@ -58,12 +54,19 @@ def read_only(*paths):
     return [word for path in paths for word in (*parents(path), "--ro-bind", str(path), str(path))]
 
 
+def isolated(readable, writable):
+    """The words before a command that sees the system and these folders, and no network."""
+    bound = [word for path in writable for word in (*parents(path), "--bind", str(path), str(path))]
+    return ["bwrap", "--unshare-net", "--unshare-pid", "--unshare-ipc", "--die-with-parent", *system(),
+            *read_only(*readable), *bound, "--remount-ro", "/"]
+
+
 class Sandbox:
     """How the processes of one job are started."""
 
     def __init__(self, build, kit, job, use_bubblewrap):
         self.build, self.kit, self.bubblewrap = build, kit, use_bubblewrap
-        self.user = FIRST_USER + job if os.geteuid() == 0 and use_bubblewrap else None
+        self.user = FIRST_USER + job if os.geteuid() == 0 else None
 
     def inner(self, *options):
         """The words before a command that contains, or compiles, a student's code."""
@@ -72,11 +75,21 @@ class Sandbox:
             return [*words, "--unshare-user", "--disable-userns"]
         return [*words, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
 
-    def as_user(self, limits):
+    def as_user(self, limits, group=None):
         words = limited(limits, [])
         if self.user is None:
             return words
-        return ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups", *words]
+        if self.bubblewrap:  # no new namespaces, which is what most flaws of the kernel need
+            words = ["bwrap", "--unshare-user", "--disable-userns", "--die-with-parent", "--dev-bind", "/", "/", *words]
+        return ["setpriv", "--reuid", str(self.user), "--regid", str(group or self.user), "--clear-groups", *words]
+
+    def sweep(self):
+        """Without a sandbox, ends what a student's program has left running, and removes what it has left."""
+        if self.bubblewrap or self.user is None:
+            return
+        subprocess.run([*self.as_user(COMPILER_LIMITS), "sh", "-c", "kill -KILL -1"], capture_output=True, check=False)
+        subprocess.run(["find", "/tmp", "/var/tmp", "/dev/shm", "-depth", "-xdev", "-mindepth", "1", "-user",
+                        str(self.user), "-delete"], capture_output=True, check=False)
 
     def outer(self, work):
         """The words before a verdict."""
@@ -90,7 +103,11 @@ class Sandbox:
     def rank_script(self, work, lab):
         """LAB_SANDBOX of tests/grading/rank_harness.h: confines what it starts to the folder that it is given."""
         quoted = shlex.join
-        lines = ["#!/bin/sh", 'folder=$1', "shift"]
+        # If memory ends, the kernel takes students' processes first.
+        limits = EMULATION_LIMITS if lab.endswith("cuda") else RANK_LIMITS
+        lines = ["#!/bin/sh", "echo 1000 2>/dev/null >/proc/self/oom_score_adj", 'folder=$1', "shift"]
+        if self.user is not None:
+            lines.append(f'chown -hR {self.user}:{self.user} "$folder"')
         if self.bubblewrap:
             ranks, rehearsal = f"lab{lab}_ranks", f"lab{lab}_rehearsal"
             base = self.inner(*system(), "--unsetenv", "LAB_SANDBOX", "--unsetenv", "LAB_SEED",
@@ -103,14 +120,17 @@ class Sandbox:
             as_program = [*programs, "--ro-bind-try", str(self.kit.folder / rehearsal), str(self.build / "bin" / rehearsal),
                           *read_only(*shared, self.build / "implementations" / f"lab{lab}" / "solution.so",
                                      ROOT / "data")]
-            if self.user is not None:
-                lines.append(f'chown -hR {self.user}:{self.user} "$folder"')
             lines += ["case $1 in", f"  /usr/bin/env) files='{quoted(as_program)}' ;;",
                       f"  *) files='{quoted(as_rank)}' ;;", "esac",
                       f'{quoted(base)} $files --bind "$folder" "$folder" --chdir "$folder" --remount-ro / \\',
-                      f'  {quoted(self.as_user(RANK_LIMITS))} "$@"']
+                      f'  {quoted(self.as_user(limits))} "$@"']
         else:
-            lines.append(f'{quoted(limited(RANK_LIMITS, []))} "$@"')
+            lines += ['cd "$folder"', 'export TMPDIR="$folder"', "unset LAB_SANDBOX LAB_SEED", "case $1 in",
+                      f'  /usr/bin/env) {quoted(self.as_user(limits, PROGRAM_GROUP))} "$@" ;;',
+                      f'  *) {quoted(self.as_user(limits))} "$@" ;;', "esac"]
+            if self.user is not None:
+                os.chown(work / "solution.so", 0, PROGRAM_GROUP)
+                (work / "solution.so").chmod(0o640)
         # What ended the process by a signal ends this one, too, so that the verdict can say so.
         lines += ["code=$?", 'if [ "$code" -gt 128 ] && [ "$code" -lt 160 ]; then kill -"$((code - 128))" $$; fi',
                   'exit "$code"']
@@ -118,21 +138,6 @@ class Sandbox:
         script.write_text("\n".join(lines) + "\n", encoding="utf-8")
         script.chmod(0o755)
         return script
-
-    def run(self, command, seconds, environment):
-        """(exit status, output) of a command; None as the status if it took too long."""
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=environment, cwd="/", start_new_session=True) as process:
-            try:
-                output, _ = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
-                return None, output.decode(errors="replace")
-            except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
-            return process.returncode, output.decode(errors="replace")
 
     def compile(self, work, lab, source):
         """Makes work/student.so of a student's file; returns the compiler's first error, or nothing."""
@@ -144,27 +149,33 @@ class Sandbox:
         own = work / file.name
         own.write_bytes(source)
         own.chmod(0o644)
+        seen = file if self.bubblewrap else own
+        compiled = seen
+        if file.suffix == ".cu":  # as C++, for the emulation
+            compiled = work / "compiled.cpp"
+            compiled.write_text(f'#include "{seen}"\n', encoding="utf-8")
         command, link, headers = self.kit.commands[lab]
+        prefix = limited(COMPILER_LIMITS, [])
         if self.bubblewrap:
             prefix = self.inner("--unshare-net", *system(), *headers, *parents(file), "--ro-bind", str(own), str(file),
-                                *parents(out), "--bind", str(out), str(out), "--chdir", str(out), "--remount-ro", "/")
+                                *(read_only(compiled) if compiled != seen else []), *parents(out), "--bind", str(out),
+                                str(out), "--chdir", str(out), "--remount-ro", "/")
             prefix += self.as_user(COMPILER_LIMITS)
-            source_file = file
-        else:
-            prefix, source_file = limited(COMPILER_LIMITS, []), own
-        script = shlex.join([*command, "-fdiagnostics-color=never", "-o", f"{out}/file.o", "-c", str(source_file)])
+        elif self.user is not None:
+            prefix = self.as_user(COMPILER_LIMITS)
+        script = shlex.join([*command, "-fdiagnostics-color=never", "-o", f"{out}/file.o", "-c", str(compiled)])
         script += " && " + shlex.join([*link, "-o", f"{out}/student.so", f"{out}/file.o"])
         # Only what the compiler says first counts; templates can make it say much.
         script = f"({script}) 2>&1 | head -c 200000"
-        status, output = self.run([*prefix, "sh", "-c", script], COMPILER_SECONDS, ENVIRONMENT)
+        status, output = run_limited([*prefix, "sh", "-c", script], COMPILER_SECONDS, ENVIRONMENT)
         made = out / "student.so"
         if made.is_file() and not made.is_symlink():
             shutil.copyfile(made, work / "student.so")
             (work / "student.so").chmod(0o755)
             return ""
         if status is None:
-            return f"the compiler was not done after {COMPILER_SECONDS} s"
-        lines = [line.replace(f"{source_file}", self.kit.wanted[lab]).replace(f"{ROOT}/", "")
+            return f"of the compiler: {output}"
+        lines = [line.replace(f"{seen}", self.kit.wanted[lab]).replace(f"{ROOT}/", "")
                  for line in output.splitlines()]
         errors = [line for line in lines if re.search(r"\berror:|undefined|memory", line, re.I)]
         return (errors or lines or [f"the compiler ended with status {status} and no message"])[0][:500]
@@ -175,7 +186,10 @@ class Sandbox:
                        "LAB_SEED": str(seed)}
         command = [*self.outer(work), str(self.build / "bin" / f"lab{lab}_verdict"), "--results", f"{work}/results",
                    *arguments]
-        return self.run(command, VERDICT_SECONDS, environment)
+        try:
+            return run_limited(command, VERDICT_SECONDS, environment)
+        finally:
+            self.sweep()
 
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "HOME": "/nonexistent"}
@@ -194,56 +208,3 @@ def why_not():
     if result.returncode == 0:
         return ""
     return f"this machine does not permit it: {(result.stderr.strip().splitlines() or ['no message'])[-1]}"
-
-
-class Kit:
-    """What the sandboxes of a class share: how files are compiled, and the programs that load them."""
-
-    def __init__(self, build, folder, wanted):
-        self.build, self.folder, self.wanted = build, folder, wanted
-        entries = {entry["file"]: entry["command"] for entry in
-                   json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))}
-        compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$",
-                             (build / "CMakeCache.txt").read_text(encoding="utf-8"), re.M)[1]
-        contracts = sorted(ROOT.glob("labs/*/*.h"))
-        self.commands = {}
-        for lab, path in wanted.items():
-            words = shlex.split(entries[str(ROOT / path)])
-            words = words[words.index(compiler):]
-            kept = [word for i, word in enumerate(words)
-                    if word not in ("-o", "-c") and (i == 0 or words[i - 1] not in ("-o", "-c"))]
-            others = [str(Path(word)) for i, word in enumerate(kept)
-                      if i > 0 and kept[i - 1] == "-isystem" and not word.startswith("/usr/")]
-            headers = read_only(ROOT / "common", *contracts, *[word for word in others if Path(word).exists()])
-            self.commands[lab] = (kept, [compiler, "-fPIC", "-shared", "-Wl,-soname,student.so"], headers)
-            self.copy_programs(lab)
-        self.libraries = self.unusual_libraries()
-
-    def copy_programs(self, lab):
-        """Without names of functions that are not for students' files."""
-        for program in (f"lab{lab}_ranks", f"lab{lab}_rehearsal"):
-            if (self.build / "bin" / program).exists():
-                subprocess.run(["strip", "--strip-all", "-o", self.folder / program, self.build / "bin" / program],
-                               check=True)
-
-    def unusual_libraries(self):
-        """Libraries of the rank programs that are in unusual places."""
-        found = set()
-        for program in self.folder.iterdir():
-            listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-            found.update(re.findall(r"=> (/\S+) ", listed))
-        return read_only(*sorted(path for path in found
-                                 if not path.startswith(("/usr/", "/lib", str(self.build) + "/"))))
-
-
-def built_labs(build, labs):
-    """Builds what judging these labs needs."""
-    targets = []
-    for lab in labs:
-        folder = next(ROOT.glob(f"labs/{lab}_*")).name
-        targets += [f"lab{lab}_verdict", f"lab{lab}_ranks", f"lab{lab}_shared_solution"]
-        if (ROOT / "tests/labs" / folder / "program.cpp").exists():
-            targets.append(f"lab{lab}_rehearsal")
-    options = [word for target in targets for word in ("--target", target)]
-    if subprocess.run(["cmake", "--build", build, *options], stdout=2, check=False).returncode != 0:
-        raise GradeError("the build failed: see the first error above")

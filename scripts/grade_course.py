@@ -1,0 +1,117 @@
+"""The course file of ./workbook grade: deadlines, what lateness costs, and what labs and tasks count.
+
+    [late]
+    percent_per_day = 10              # taken off a lab's points for each day begun; default 0
+    grace_minutes = 15                # default 0
+    max_days = 3                      # later than that: no points; default: no limit
+
+    [lab.01]
+    deadline = 2026-10-16T23:59:00+02:00
+    weight = 20                       # what the lab counts in the total; for all labs or for none
+    points = {1a = 10, 1b = 20}       # in place of those in points.json
+
+Every table and key is optional.
+"""
+import math
+import tomllib
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from grade_submissions import GradeError, printable
+from lab_numbers import parse_labs
+
+
+@dataclass
+class Terms:
+    """Of one lab."""
+    deadline: datetime = None
+    weight: float = None
+    points: dict = field(default_factory=dict)  # by task
+
+
+@dataclass
+class Course:
+    labs: dict = field(default_factory=dict)  # Terms by lab
+    percent: float = 0
+    grace: float = 0  # minutes
+    max_days: float = math.inf
+
+    def terms(self, lab):
+        return self.labs.get(lab, Terms())
+
+    def lateness(self, lab, time):
+        """(days late, what is left of the points: 0 to 1) of a lab handed in at a time, or None."""
+        deadline = self.terms(lab).deadline
+        if deadline is None or time is None:
+            return 0, 1.0
+        seconds = (time - deadline).total_seconds()
+        if seconds <= self.grace * 60:
+            return 0, 1.0
+        days = math.ceil(seconds / 86400)
+        return days, max(0.0, 1 - self.percent * days / 100) if days <= self.max_days else 0.0
+
+
+def read_course(file, graded):
+    """The course file. `graded`: the ids of the tasks of all labs with points, by lab."""
+    if file is None:
+        return Course()
+    try:
+        with open(file, "rb") as stream:
+            text = tomllib.load(stream)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise GradeError(f"{file}: {printable(error)}") from None
+    reader = Reader(file)
+    reader.only(text, "the file", "late", "lab")
+    late = reader.table(text, "late")
+    reader.only(late, "late", "percent_per_day", "grace_minutes", "max_days")
+    course = Course(percent=reader.number(late, "percent_per_day", 0), grace=reader.number(late, "grace_minutes", 0),
+                    max_days=reader.number(late, "max_days", math.inf))
+    for name in reader.table(text, "lab"):
+        place = f"lab.{name}"
+        try:
+            lab, = parse_labs(name, graded)
+        except ValueError:
+            raise GradeError(f"{file}: {place}: the labs with points are {' '.join(sorted(graded))}") from None
+        table = reader.table(text["lab"], name)
+        reader.only(table, place, "deadline", "weight", "points")
+        points = reader.table(table, "points")
+        reader.only(points, f"{place}.points", *graded[lab])
+        course.labs[lab] = Terms(reader.time(table, place), reader.number(table, "weight", None),
+                                 {task: reader.number(points, task, 0) for task in points})
+    weighted = [lab for lab, terms in course.labs.items() if terms.weight is not None]
+    if weighted and len(weighted) < len(course.labs):
+        missing = next(lab for lab in course.labs if lab not in weighted)
+        raise GradeError(f"{file}: lab.{missing} has no weight, but lab.{weighted[0]} has: give all labs one, or none")
+    return course
+
+
+class Reader:
+    """Values of a course file; what is wrong is a GradeError."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def only(self, table, place, *keys):
+        for key in table:
+            if key not in keys:
+                raise GradeError(f"{self.file}: {place} has no key '{printable(key)}', only {', '.join(keys)}")
+
+    def table(self, table, key):
+        value = table.get(key, {})
+        if not isinstance(value, dict):
+            raise GradeError(f"{self.file}: {key} is a table, such as [{key}]")
+        return value
+
+    def number(self, table, key, default):
+        value = table.get(key, default)
+        if value is not default and (isinstance(value, bool) or not isinstance(value, (int, float)) or
+                                     not 0 <= value < math.inf):
+            raise GradeError(f"{self.file}: {key} = {printable(value)} is no number from 0 on")
+        return value
+
+    def time(self, table, place):
+        value = table.get("deadline")
+        if value is not None and not isinstance(value, datetime):
+            raise GradeError(f"{self.file}: {place}: a deadline has a date, a time and an offset: "
+                             "2026-10-16T23:59:00+02:00")
+        return value and value.astimezone()

@@ -1,0 +1,106 @@
+"""What is graded: names and places of submissions, from the command line and from lists as CSV."""
+import csv
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+URL = re.compile(r"(https?|ssh|git|file)://|[\w.-]+@[\w.-]+:")
+LARGEST = 1 << 20  # bytes of a student's file
+# Of a list: name and path come first. The last three are for the tables of course platforms (grade_tables.py).
+COLUMNS = ("name", "path", "submitted", "email", "id", "login")
+
+
+class GradeError(Exception):
+    """What the instructor can mend; the message is one line."""
+
+
+class Refused(Exception):
+    """Why a file or a submission is not taken; the message is one line."""
+
+
+@dataclass
+class Submission:
+    name: str                                     # unique, and the name of a folder
+    path: Path                                    # or None, of a URL
+    source: str = ""                              # a git repository, without the reference
+    reference: str = ""                           # a branch, tag or commit of it
+    student: dict = field(default_factory=dict)   # what a list says, by column
+    submitted: datetime = None                    # as a list says
+    files: dict = field(default_factory=dict)     # contents by lab
+    places: dict = field(default_factory=dict)    # paths in the submission, by lab
+    times: dict = field(default_factory=dict)     # (time, "list", "commit" or "file"), by lab
+    problems: dict = field(default_factory=dict)  # why there is no file, by lab
+    notes: list = field(default_factory=list)
+
+    def time(self, lab):
+        return (self.submitted, "list") if self.submitted else self.times.get(lab)
+
+
+def printable(text):
+    """Text from a submission, on one line of at most 120 characters."""
+    line = "".join(c if c.isprintable() else "?" for c in str(text))
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+def submissions(words):
+    """One for each path or URL, or each row of a CSV file; names are unique."""
+    found = []
+    for word in map(str, words):
+        if not URL.match(word) and Path(word).suffix.lower() == ".csv":
+            found += rows(Path(word))
+        else:
+            found.append(submission(word, Path()))
+            if not URL.match(word) and not found[-1].path.exists():
+                raise GradeError(f"{word}: there is no such folder, archive, git repository or list")
+    seen = set()
+    for one in found:
+        # Also the name of a folder of results: one part of a path, the same for all file systems.
+        base = name = re.sub(r"[^\w.@+-]+", "_", one.name).strip(".")[:80] or "submission"
+        number = 2
+        while name.lower() in seen:
+            name, number = f"{base}_{number}", number + 1
+        seen.add(name.lower())
+        one.name = name
+    return found
+
+
+def submission(word, folder, name=None):
+    """Of a path, relative to a folder, or a URL; both may end with #reference."""
+    source, _, reference = word.partition("#")
+    path = None
+    if not URL.match(word):
+        if (folder / word).exists():  # the # is part of the name
+            source, reference = word, ""
+        path = folder / source
+        source = str(path.resolve())
+    ending = re.sub(r"(\.git|\.zip|\.tar\.gz|\.tgz)?/*$", "", source, flags=re.I)
+    return Submission(name or re.split(r"[/:]", ending)[-1], path, source, reference)
+
+
+def rows(file):
+    try:
+        with open(file, newline="", encoding="utf-8-sig") as stream:
+            table = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise GradeError(f"{file}: {error}") from None
+    columns = list(COLUMNS[:2])
+    found = []
+    for number, row in enumerate(table, 1):
+        cells = [cell.strip() for cell in row]
+        if number == 1 and [cell.lower() for cell in cells[:2]] == columns:
+            columns = [cell.lower() for cell in cells]
+            if unknown := [column for column in columns if column not in COLUMNS]:
+                raise GradeError(f"{file}: there is no column '{unknown[0]}', only {', '.join(COLUMNS)}")
+            continue
+        if len(cells) < 2 or not cells[0] or not cells[1]:
+            raise GradeError(f"{file}: row {number} needs a name and a path")
+        found.append(submission(cells[1], file.parent, cells[0]))
+        found[-1].student = dict(zip(columns, cells))
+        if text := found[-1].student.get("submitted"):
+            try:
+                found[-1].submitted = datetime.fromisoformat(text).astimezone()
+            except ValueError:
+                raise GradeError(f"{file}: row {number}: '{printable(text)}' is no time "
+                                 "such as 2026-10-16T23:59:00+02:00") from None
+    return found

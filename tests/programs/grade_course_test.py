@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""./workbook grade: repositories, terms of a course, and the tables for course platforms. No verdict is run here:
+a file has the points of the tasks that it names ("passes 1 2").
+
+Usage: grade_course_test.py BUILD, a configured build folder.
+"""
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(sys.argv.pop(1)).resolve()
+sys.path.insert(0, str(ROOT / "scripts"))
+import grade  # noqa: E402
+import grade_cgroup  # noqa: E402
+import grade_course  # noqa: E402
+import grade_git  # noqa: E402
+import grade_sandbox  # noqa: E402
+from grade_submissions import GradeError  # noqa: E402
+from lab_numbers import parse_labs  # noqa: E402
+
+FILE = "labs/02_gradient_allreduce/gradient_allreduce.cpp"
+DEADLINE = datetime(2026, 10, 16, 23, 59, tzinfo=timezone.utc)
+SANDBOX = not grade_sandbox.why_not()
+NUMBER = {"type": "number"}
+VISIBILITY = {"enum": ["hidden", "after_due_date", "after_published", "visible"]}
+FORMAT = {"enum": ["text", "html", "simple_format", "md", "ansi"]}
+# https://gradescope-autograders.readthedocs.io/en/latest/specs/, "Output format".
+GRADESCOPE = {
+    "type": "object", "additionalProperties": False,
+    "anyOf": [{"required": ["score"]}, {"required": ["tests"]}],
+    "properties": {
+        "score": NUMBER, "execution_time": NUMBER, "output": {"type": "string"}, "output_format": FORMAT,
+        "test_output_format": FORMAT, "test_name_format": FORMAT, "visibility": VISIBILITY,
+        "stdout_visibility": VISIBILITY, "extra_data": {"type": "object"}, "leaderboard": {"type": "array"},
+        "tests": {"type": "array", "items": {
+            "type": "object", "additionalProperties": False,
+            "properties": {
+                "score": NUMBER, "max_score": NUMBER, "status": {"enum": ["passed", "failed"]},
+                "name": {"type": "string"}, "name_format": FORMAT, "number": {"type": "string"},
+                "output": {"type": "string"}, "output_format": FORMAT, "visibility": VISIBILITY,
+                "tags": {"type": "array", "items": {"type": "string"}}, "extra_data": {"type": "object"}}}}}}
+
+
+def judged(_, lab, source, *__):
+    passed = re.findall(r"passes ([\w ]*)", source.decode())
+    return [(task["id"] in passed[0].split(), "passed" if task["id"] in passed[0].split() else "is wrong")
+            for task in lab.tasks] if passed else [(None, "no folder")] * len(lab.tasks)
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # it has ended
+
+
+def git(folder, *words, when=DEADLINE):
+    environment = os.environ | {"GIT_COMMITTER_DATE": when.isoformat(), "GIT_CONFIG_GLOBAL": "/dev/null"}
+    subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "init.defaultBranch=main",
+                    "-c", "protocol.file.allow=always", *words],
+                   cwd=folder, env=environment, check=True, capture_output=True)
+
+
+class GradeCourseTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="grade-course-test.")
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+        before = grade.Grader.judged
+        grade.Grader.judged = judged
+        self.addCleanup(setattr, grade.Grader, "judged", before)
+        self.addCleanup(setattr, grade, "check_solutions", grade.check_solutions)
+        grade.check_solutions = lambda *_: None
+
+    def student(self, name, text="passes 1 2 3 4 5", when=DEADLINE):
+        """A repository with one commit."""
+        folder = self.folder / name
+        (folder / FILE).parent.mkdir(parents=True)
+        (folder / FILE).write_text(text, encoding="utf-8")
+        git(folder, "init")
+        git(folder, "add", ".")
+        git(folder, "commit", "-m", "lab 2", when=when)
+        return folder
+
+    def grade(self, *words, labs=("--labs", "2"), code=0):
+        """(what the command prints, results of lab 02 by name)"""
+        output, out = io.StringIO(), self.folder / "grades"
+        sys.argv = ["grade.py", str(BUILD), *map(str, words), *labs, "--jobs", "2", "--out", str(out)]
+        if not SANDBOX:
+            sys.argv.append("--no-sandbox")
+        grade.built_labs = lambda *_: None
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            self.assertEqual(grade.main(), code)
+        return output.getvalue(), {file.parent.name: json.loads(file.read_text(encoding="utf-8"))["02"]
+                                   for file in out.glob("*/tasks.json")}
+
+    def table(self, name):
+        with open(self.folder / "grades" / name, newline="", encoding="utf-8") as stream:
+            return list(csv.reader(stream))
+
+    def test_numbers_of_labs(self):
+        known = ["01", "01cuda", "02", "03", "05"]
+        for text, labs in {"1": "01", "01-03,5": "01 02 03 05", "1cuda,1": "01 01cuda", "01-01cuda": "01 01cuda",
+                           "3, 02": "02 03"}.items():
+            self.assertEqual(parse_labs(text, known), labs.split(), text)
+        for text, reason in {"4": "no lab '4'", "2-1": "ends before", "": "no lab ''", "1-": "no lab ''", "x": "no lab 'x'",
+                             "2cuda": "no lab '2cuda'"}.items():
+            with self.assertRaisesRegex(ValueError, reason):
+                parse_labs(text, known)
+
+    def test_repositories(self):
+        """A commit counts, of any kind of repository, and nothing in it is run."""
+        ann = self.student("ann", "passes 1")
+        git(ann, "branch", "early")
+        (ann / FILE).write_text("passes 1 2", encoding="utf-8")
+        git(ann, "commit", "-am", "more")
+        git(self.folder, "clone", "--bare", "ann", "carl.git")
+        (ann / FILE).write_text("passes 1 2 3", encoding="utf-8")
+        mark = self.folder / "run"
+        program = self.folder / "program"
+        program.write_text(f"#!/bin/sh\necho x >>'{mark}'\ncat\n", encoding="utf-8")
+        program.chmod(0o755)
+        for hook in ("post-checkout", "pre-commit", "reference-transaction", "post-index-change"):
+            shutil.copy(program, ann / ".git/hooks" / hook)
+        for setting in ("core.fsmonitor", "filter.x.smudge", "filter.x.clean", "uploadpack.packObjectsHook",
+                        "core.sshCommand", "core.pager", "core.alternateRefsCommand"):
+            git(ann, "config", setting, str(program))
+        (ann / ".git/info").mkdir(exist_ok=True)
+        (ann / ".git/info/attributes").write_text("* filter=x", encoding="utf-8")
+        mark.unlink(missing_ok=True)
+        output, results = self.grade(ann, f"{ann}#early", f"file://{self.folder}/carl.git", f"{ann}#nothing")
+        points = {name: result["points"] for name, result in results.items()}
+        self.assertEqual(points, {"ann": 35, "ann_2": 10, "carl": 35, "ann_3": 0})
+        self.assertIn("changes that are not committed", output)
+        self.assertIn("no commit 'nothing'", output)
+        self.assertFalse(mark.exists())
+
+    def test_hostile_repositories(self):
+        links, empty, deep = self.student("links"), self.folder / "empty", self.student("deep")
+        (links / FILE).unlink()
+        (links / FILE).symlink_to("/etc/passwd")
+        git(links, "commit", "-am", "link")
+        empty.mkdir()
+        git(empty, "init")
+        git(deep, "submodule", "add", str(links), "sub")
+        git(deep, "commit", "-am", "sub")
+        shutil.copytree(deep, self.folder / "broken")
+        for pack in (self.folder / "broken/.git/objects").glob("[0-9a-f][0-9a-f]"):
+            shutil.rmtree(pack)
+        borrowed = self.student("borrowed")  # its objects are those of another repository
+        shutil.rmtree(borrowed / ".git/objects")
+        (borrowed / ".git/objects/info").mkdir(parents=True)
+        (borrowed / ".git/objects/info/alternates").write_text(f"{deep}/.git/objects\n", encoding="utf-8")
+        before = grade_git.SECONDS
+        grade_git.SECONDS = 5
+        try:
+            output, results = self.grade(links, empty, deep, self.folder / "broken", borrowed,
+                                         "ssh://-oProxyCommand=touch%20x/y", "https://127.0.0.1:1/x.git",
+                                         "file:///nowhere/at/all.git")
+        finally:
+            grade_git.SECONDS = before
+        self.assertEqual({name for name, result in results.items() if result["points"]}, {"deep"} if SANDBOX else
+                         {"deep", "borrowed"})
+        for reason in ("is a symbolic link", "has no commits", "cannot be cloned"):
+            self.assertIn(reason, output)
+
+    def test_lateness(self):
+        course = grade_course.Course({"02": grade_course.Terms(DEADLINE)}, percent=25, grace=15, max_days=3)
+        for hours, expected in {-1: (0, 1), 0: (0, 1), 0.25: (0, 1), 0.3: (1, 0.75), 24: (1, 0.75), 24.1: (2, 0.5),
+                                72: (3, 0.25), 73: (4, 0)}.items():
+            self.assertEqual(course.lateness("02", DEADLINE + timedelta(hours=hours)), expected, hours)
+        self.assertEqual(course.lateness("01", DEADLINE + timedelta(days=9)), (0, 1))
+
+    def test_terms(self):
+        """A list's time counts before that of the commit, and this one before that of the file."""
+        self.student("ann", when=DEADLINE + timedelta(hours=1))
+        self.student("bob", "passes 1 2", when=DEADLINE + timedelta(hours=30))
+        self.student("eve", "passes none", when=DEADLINE + timedelta(hours=30))
+        (self.folder / "plain").mkdir()
+        (self.folder / "plain/gradient_allreduce.cpp").write_text("passes 1 2 3 4 5", encoding="utf-8")
+        late = (DEADLINE + timedelta(days=7, hours=1)).timestamp()
+        os.utime(self.folder / "plain/gradient_allreduce.cpp", (late, late))
+        (self.folder / "class.csv").write_text(
+            "name,path,submitted,email,id,login\n"
+            f"Ann A.,ann,{DEADLINE.isoformat()},ann@uni.edu,100,aa1\n=Bob,bob,,bob@uni.edu,101,bb2\nEve,eve,,,,\n"
+            "Plain,plain,,,,\n", encoding="utf-8")
+        (self.folder / "course.toml").write_text(
+            "[late]\npercent_per_day = 10\ngrace_minutes = 15\nmax_days = 7\n[lab.02]\nweight = 40\n"
+            "deadline = 2026-10-16T23:59:00Z\npoints = {1 = 35, 2 = 0}\n", encoding="utf-8")
+        output, results = self.grade(self.folder / "class.csv", "--course", self.folder / "course.toml", labs=())
+        seen = {name: (result["points"], result["max"], result["time_source"], result["days_late"], result["counts"])
+                for name, result in results.items()}
+        self.assertEqual(seen, {"Ann_A": (100, 100, "list", 0, 40), "_Bob": (35, 100, "commit", 2, 11.2),
+                                "Eve": (0, 100, "commit", 2, 0), "Plain": (100, 100, "file", 8, 0)})
+        self.assertIn("_Bob: lab 02 35/100 (2 d late: 28)", output)
+        moodle = self.table("moodle.csv")
+        self.assertEqual(moodle[0], ["Name", "Email address", "ID number", "Lab 02", "Lab 02 feedback"])
+        self.assertEqual(moodle[1], ["Ann A.", "ann@uni.edu", "100", "100", "all tasks passed"])
+        self.assertEqual(moodle[2][:4], ["'=Bob", "bob@uni.edu", "101", "28"])
+        self.assertIn("3: is wrong\n", moodle[2][4])
+        self.assertIn("2 days late", moodle[2][4])
+        canvas = self.table("canvas.csv")
+        self.assertEqual(canvas[:3], [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 02"],
+                                      ["    Points Possible", "", "", "", "", "100"],
+                                      ["Ann A.", "", "100", "aa1", "", "100"]])
+        self.assertEqual(self.table("results.csv")[2][-3:], ["2", "11.2", "11.2"])
+
+    def test_gradescope(self):
+        """Results have the documented form; what is not graded has no score."""
+        try:
+            import jsonschema  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("python3-jsonschema is not installed")
+        self.grade(self.student("ann", "passes 1"), self.student("eve", "the harness fails"), code=grade.NOT_GRADED)
+        for name, score in (("ann", 10), ("eve", None)):
+            result = json.loads((self.folder / "grades" / name / "results.json").read_text(encoding="utf-8"))
+            jsonschema.validate(result, GRADESCOPE)
+            self.assertEqual(result.get("score"), score)
+            self.assertEqual(any("score" in test for test in result["tests"]), score is not None)
+        self.assertEqual([row[5] for row in self.table("canvas.csv")], ["Lab 02", "100", "10", ""])
+
+    def test_labs_that_nobody_has_begun(self):
+        ann = self.student("ann")
+        for lab in ("01_single_gpu/single_gpu.cpp", "01cuda_kernels/kernels.cu"):
+            (ann / "labs" / lab).parent.mkdir()
+            shutil.copy(ROOT / "labs" / lab, ann / "labs" / lab)
+        git(ann, "add", ".")
+        git(ann, "commit", "-m", "starters")
+        self.assertIn("1 submissions, labs 02,", self.grade(ann, labs=())[0])
+
+    @unittest.skipUnless(shutil.which("sim_c++"), "similarity-tester is not installed")
+    def test_similar(self):
+        source = (ROOT / "solutions/02_gradient_allreduce/gradient_allreduce.cpp").read_text(encoding="utf-8")
+        renamed = re.sub(r"\b(gradients|world|ranks)\b", r"my_\1", source).replace("// ", "// Own words: ")
+        own = next(ROOT.glob("solutions/05_*/*.cpp")).read_text(encoding="utf-8")
+        starter = (ROOT / FILE).read_text(encoding="utf-8")
+        for name, text in (("ann", source), ("bob", renamed), ("eve", own), ("cid", starter), ("dan", starter + "\n\n")):
+            self.student(name, text + "// passes 1\n")
+        output, _ = self.grade(*(self.folder / name for name in ("ann", "bob", "eve", "cid", "dan")), "--similar")
+        self.assertRegex(output, r"similar, lab 02:\n *\d+ %  (ann  bob|bob  ann)\n")
+        self.assertNotRegex(output, r"%.*(eve|cid|dan)")
+
+    def test_control_group(self):
+        """All that a command starts is in the group, and ends with it."""
+        root = grade_cgroup.root_group()
+        if root is None or not os.access(root, os.W_OK):
+            self.skipTest("this account can make no control group of version 2")
+        name = f"left-{os.getpid()}"
+        with grade_cgroup.control_group({}) as prefix:
+            group = Path(prefix[-1]).parent
+            script = f"setsid bash -c 'exec -a {name} sleep 900' & exec -a {name} sleep 900"
+            process = subprocess.Popen([*prefix, "bash", "-c", script])
+            end = time.monotonic() + 30
+            while len((group / "cgroup.procs").read_text(encoding="utf-8").split()) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+            self.assertIn(str(process.pid), (group / "cgroup.procs").read_text(encoding="utf-8").split())
+        self.assertEqual(process.wait(30), -9)
+        self.assertFalse(group.exists())
+        running = [path for path in Path("/proc").glob("[0-9]*/cmdline") if name.encode() in read(path)]
+        self.assertEqual(running, [])
+        with grade_cgroup.control_group({"no-such-controller.max": 1}) as prefix:
+            self.assertEqual(prefix, [])
+
+    def test_wrong_input(self):
+        ann = self.student("ann")
+        for text, reason in {"[lab.9]\n": "the labs with points are", "[late]\nper_day = 1\n": "no key 'per_day'",
+                             "[lab.02]\ndeadline = 2026-10-16\n": "a date, a time", "x": "key/value",
+                             "[lab.02]\nweight = -1\n": "no number", "[lab.02]\nweight = true\n": "no number",
+                             "[lab.02]\npoints = {9 = 1}\n": "no key '9'", "lab = 2\n": "lab is a table",
+                             "[lab.01]\nweight = 1\n[lab.02]\n": "lab.02 has no weight"}.items():
+            (self.folder / "course.toml").write_text(text, encoding="utf-8")
+            with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
+                self.grade(ann, "--course", self.folder / "course.toml")
+        for text, reason in {"name,path,grade\n": "no column 'grade'", "ann\n": "needs a name and a path",
+                             "name,path,submitted\nann,ann,yesterday\n": "is no time"}.items():
+            (self.folder / "list.csv").write_text(text, encoding="utf-8")
+            with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
+                self.grade(self.folder / "list.csv")
+        with self.assertRaisesRegex(GradeError, "--labs: there is no lab '9'"):
+            self.grade(ann, labs=("--labs", "9"))
+
+
+if __name__ == "__main__":
+    unittest.main()
