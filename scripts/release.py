@@ -3,9 +3,12 @@
 
 Usage: release.py BUILD --labs 00-03 --out DIR [--given 01,02]
        release.py BUILD --update DIR [--labs 00-04] [--given 01,02]
+       release.py BUILD --gradescope FILE.zip --labs 02 [--seed S]
   BUILD          a configured build folder, which says how each file is compiled
   --labs         the labs to hand out; those they build on come along
   --given        labs whose solutions and answers are handed out as well
+  --classroom    with a workflow for GitHub Classroom (release_classroom.py)
+  --gradescope   an autograder in place of a copy (release_gradescope.py)
   --update DIR   adds labs to a folder that has been handed out, and renews the rest of it. What
                  somebody has changed there stays as it is
 
@@ -30,6 +33,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lab_code import changed_source, read_experiments, read_mutants
+from lab_numbers import parse_labs
+from release_classroom import WORKFLOW, workflow
+from release_gradescope import write_autograder
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = "reference/release.json"
@@ -101,24 +107,10 @@ class Workbook:
         return self.files[path][0].decode()
 
     def numbers(self, text):
-        """Of "00-03,5": the labs, in order."""
-        order = sorted(self.folders)
-
-        def number(word):
-            found = re.fullmatch(r"(\d{1,2})(cuda)?", word.strip())
-            name = f"{int(found[1]):02}{found[2] or ''}" if found else word
-            if name not in order:
-                raise ReleaseError(f"there is no lab '{word}'; the labs are {' '.join(order)}")
-            return name
-
-        chosen = set()
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            begin, end = order.index(number(first)), order.index(number(last or first))
-            if end < begin:
-                raise ReleaseError(f"'{part}' ends before it begins")
-            chosen.update(order[begin:end + 1])
-        return sorted(chosen)
+        try:
+            return parse_labs(text, self.folders)
+        except ValueError as error:
+            raise ReleaseError(str(error)) from None
 
     def with_bases(self, labs):
         """Also the labs that these are built on. Lab 01 and its CUDA part are in every program."""
@@ -371,14 +363,16 @@ def compiled_files(book, build, paths):
     return files, versions
 
 
-def contents(book, build, labs, given):
+def contents(book, build, labs, given, classroom):
     """All files of a copy with these labs, and its manifest."""
     if stray := [lab for lab in given if lab not in labs]:
         raise ReleaseError(f"--given: lab {stray[0]} is not among the labs {' '.join(labs)}")
     add_wrong_versions(book, labs)
     compiled, versions = compiled_files(book, build, sources(book, labs, given))
     files = {**released_files(book, labs, given), **compiled}
-    manifest = {"labs": labs, "given": given, "commit": book.commit, "compilers": versions,
+    if classroom:
+        files[WORKFLOW] = (workflow(book, labs).encode(), False)
+    manifest = {"labs": labs, "given": given, "classroom": classroom, "commit": book.commit, "compilers": versions,
                 "files": {path: digest(data) for path, (data, _) in sorted(files.items())}}
     return files, manifest
 
@@ -406,11 +400,11 @@ def described(labs):
     return f"labs {' '.join(labs)}"
 
 
-def release(book, build, out, labs, given):
+def release(book, build, out, labs, given, classroom):
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ReleaseError(f"{out} is there already: choose another folder, or --update {out}")
-    files, manifest = contents(book, build, labs, given)
+    files, manifest = contents(book, build, labs, given, classroom)
     for path, (data, executable) in files.items():
         write(out / path, data, executable)
     write(out / MANIFEST, json.dumps(manifest, indent=1).encode(), False)
@@ -427,7 +421,7 @@ def free_name(file, data):
     return name
 
 
-def update(book, build, folder, labs, given):
+def update(book, build, folder, labs, given, classroom):
     folder = Path(folder)
     try:
         old = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -439,7 +433,7 @@ def update(book, build, folder, labs, given):
     gone = [lab for lab in old_labs if lab not in labs]
     if gone:
         raise ReleaseError(f"{described(gone)} cannot be taken back: --labs names all labs, old and new")
-    files, manifest = contents(book, build, labs, given)
+    files, manifest = contents(book, build, labs, given, classroom or old.get("classroom", False))
 
     new, renewed, removed, kept = [], [], [], []
     for path, (data, executable) in files.items():
@@ -478,15 +472,19 @@ def update(book, build, folder, labs, given):
 
 def main():
     parser = argparse.ArgumentParser(prog="./workbook release", usage="%(prog)s --labs 00-03 --out DIR [--given 01]\n"
-                                     "       %(prog)s --update DIR [--labs 00-04] [--given 01]")
+                                     "       %(prog)s --update DIR [--labs 00-04] [--given 01]\n"
+                                     "       %(prog)s --gradescope FILE.zip --labs 02 [--seed S]")
     parser.add_argument("build", help=argparse.SUPPRESS, type=Path)
     parser.add_argument("--labs", help="the labs to hand out, such as 00-03 or 01,02")
     parser.add_argument("--given", default="", help="labs whose solutions are handed out as well")
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--out", metavar="DIR", help="a new folder")
     target.add_argument("--update", metavar="DIR", help="a folder that has been handed out")
+    target.add_argument("--gradescope", metavar="FILE.zip", help="an autograder for Gradescope, in place of a copy")
+    parser.add_argument("--classroom", action="store_true", help="with a workflow for GitHub Classroom")
+    parser.add_argument("--seed", type=int, default=1, help="of the autograder's scenarios (default: the students')")
     options = parser.parse_args()
-    if options.out and not options.labs:
+    if not options.update and not options.labs:
         parser.error("which labs? --labs 00-03")
 
     book = Workbook()
@@ -494,10 +492,14 @@ def main():
     given = book.numbers(options.given) if options.given else []
     if changed := run("git", "status", "--porcelain", "--untracked-files=no").splitlines():
         print(f"note: the last commit is released; {len(changed)} files have changed since", file=sys.stderr)
-    if options.out:
-        release(book, options.build, options.out, labs, given)
+    if options.gradescope:
+        graded = [lab for lab in book.numbers(options.labs) if f"labs/{book.folders[lab]}/points.json" in book.files]
+        write_autograder(book, options.gradescope, graded, options.seed)
+        print(f"{options.gradescope}: an autograder of {described(graded)}")
+    elif options.out:
+        release(book, options.build, options.out, labs, given, options.classroom)
     else:
-        update(book, options.build, options.update, labs, given)
+        update(book, options.build, options.update, labs, given, options.classroom)
 
 
 if __name__ == "__main__":

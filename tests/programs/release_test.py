@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +126,53 @@ class Release(unittest.TestCase):
         self.assertRegex(subprocess.check_output(["nm", kernels], text=True), " b .*lab_emulation_gap")
         self.assertEqual(leaks(self.book, {path: data.decode(errors="replace") for path, data in files.items()
                                            if not path.endswith(".o")}), [])
+
+    def test_container(self):
+        """What .devcontainer names is there."""
+        folder = self.course / ".devcontainer"
+        container = json.loads((folder / "devcontainer.json").read_text(encoding="utf-8"))
+        recipe = (folder / container["build"]["dockerfile"]).resolve()
+        self.assertEqual((folder / container["build"]["context"]).resolve(), self.course.resolve())
+        for name in re.findall(r"^COPY (\S+)", recipe.read_text(encoding="utf-8"), re.M):
+            self.assertTrue((self.course / name).is_file(), name)
+        self.assertEqual(container["postCreateCommand"], "./workbook setup")
+
+    def test_classroom(self):
+        """Each task is a step, with its points, and the reporter knows all of them; an update keeps the workflow."""
+        folder = self.folder / "classroom"
+        call("--labs", "1", "--classroom", "--out", folder)
+        call("--update", folder, "--labs", "0-2")
+        text = (folder / release.WORKFLOW).read_text(encoding="utf-8")
+        steps = re.findall(r'id: (\w+)\n.*?command: ./workbook test (\w+) (\w+)\n.*?max-score: (\d+)\n', text, re.S)
+        wanted = [(lab, task["id"], str(task["points"])) for lab in ("01", "01cuda", "02")
+                  for task in json.loads(self.book.text(f"labs/{self.book.folders[lab]}/points.json"))["tasks"]]
+        self.assertEqual([step[1:] for step in steps], wanted)
+        names = [step[0] for step in steps]
+        self.assertIn(f"runners: {','.join(names)}\n", text)
+        self.assertRegex(names[0], "^[a-z0-9]+$")
+        for name in names:
+            self.assertIn(f"{name.upper()}_RESULTS: ${{{{ steps.{name}.outputs.result }}}}", text)
+        try:
+            import yaml  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            return
+        job = yaml.safe_load(text)["jobs"]["run-autograding-tests"]
+        self.assertEqual(len(job["steps"]), len(names) + 3)
+
+    def test_gradescope(self):
+        """setup.sh and run_autograder at the top, executable, and the workbook with solutions, but no history."""
+        file = self.folder / "autograder.zip"
+        self.assertIn("an autograder of labs 01 02", call("--labs", "0-2", "--seed", "7", "--gradescope", file))
+        with zipfile.ZipFile(file) as archive:
+            modes = {member.filename: member.external_attr >> 16 for member in archive.infolist()}
+            self.assertEqual([archive.read(name) for name in ("labs", "seed")], [b"01 02\n", b"7\n"])
+            for name in ("setup.sh", "run_autograder", "workbook/workbook"):
+                self.assertEqual(modes[name], 0o100755, name)
+                self.assertTrue(archive.read(name).startswith(b"#!/usr/bin/env bash\n"))
+        for name in ("scripts/grade.py", "packages.txt", "tests/labs/02_gradient_allreduce/rank.cpp",
+                     "solutions/02_gradient_allreduce/gradient_allreduce.cpp"):
+            self.assertIn(f"workbook/{name}", modes)
+        self.assertFalse([name for name in modes if ".git/" in name])
 
     def test_leaks_are_found(self):
         labs = sorted(self.book.folders)
