@@ -13,6 +13,7 @@ verdict programs decide; this one adds up and reports (grade_report.py, grade_ta
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -210,6 +211,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes its temporary files, too
     try:
         sys.exit(main())
     except GradeError as problem:
