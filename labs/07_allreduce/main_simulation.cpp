@@ -12,7 +12,7 @@
 #include "common/io/files.h"
 #include "common/io/terminal.h"
 #include "common/pipeline/drawing/draw.h"
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 #include "common/todo.h"
 #include "labs/07_allreduce/algorithms.h"
 

@@ -11,7 +11,7 @@
 #include "common/comm/sim/simulation.h"
 #include "common/error.h"
 #include "common/model/llama_stage.h"
-#include "common/run/report/network_report.h"
+#include "common/run/timeline/network_report.h"
 #include "labs/08_overlap/overlap.h"
 
 namespace lab08 {

@@ -11,9 +11,9 @@
 #include <string>
 
 #include "common/run/launch/launcher.h"
+#include "common/run/metrics/progress.h"
 #include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
-#include "common/run/training/progress.h"
 #include "labs/07_allreduce/algorithms.h"
 #include "tests/bench/raw_gloo.h"
 #include "tests/bench/rounds.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -12,6 +13,11 @@
 #include "tests/grading/training_rank.h"
 
 namespace lab::grading {
+namespace {
+
+constexpr std::array kDivisors{3.0, 7.0};  // no powers of two, which round nothing
+
+}  // namespace
 
 Numbers StepParts::combine(const Weight& weight) const {
   Numbers sum(weights, 0.0);
@@ -87,10 +93,13 @@ StepParts TrainingOracle::parts(size_t step, const std::vector<Numbers>& weights
   for (size_t replica = 0; replica < case_.steps[step].size(); ++replica) {
     load(weights[replica]);
     for (const TokenBatch& batch : case_.steps[step][replica]) {
-      // A third of everything has other roundings. Where a gradient is a small difference of large
-      // numbers, they are more than a fixed part of it.
-      compute(batch, 1.0 / 3);
-      const Numbers third = to_doubles(packed(model_, model_.gradients()));
+      // A third or a seventh of everything has other roundings. Where a gradient is a small
+      // difference of large numbers, they are more than a fixed part of it.
+      std::array<Numbers, kDivisors.size()> fractions;
+      for (size_t i = 0; i < kDivisors.size(); ++i) {
+        compute(batch, 1 / kDivisors[i]);
+        fractions[i] = to_doubles(packed(model_, model_.gradients()));
+      }
       const Tensor early = model_.gradients();
       const double loss = compute(batch, 1);
       Numbers without_head;  // a tied head's share is added when gradients are asked for
@@ -105,8 +114,10 @@ StepParts TrainingOracle::parts(size_t step, const std::vector<Numbers>& weights
            .gradient = to_doubles(packed(model_, model_.gradients())),
            .early = std::move(without_head)});
       MicrobatchPart& part = parts.microbatches.back();
-      for (size_t i = 0; i < third.size(); ++i)
-        part.rounding = std::max(part.rounding, std::abs(3 * third[i] - part.gradient[i]));
+      for (size_t k = 0; k < kDivisors.size(); ++k)
+        for (size_t i = 0; i < part.gradient.size(); ++i)
+          part.rounding =
+              std::max(part.rounding, std::abs(kDivisors[k] * fractions[k][i] - part.gradient[i]));
       parts.targets += parts.microbatches.back().targets;
     }
   }

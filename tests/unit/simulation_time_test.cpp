@@ -5,7 +5,7 @@
 #include "common/comm/combine.h"
 #include "common/error.h"
 #include "common/pipeline/drawing/draw.h"
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/simulated_job.h"
 

@@ -1,4 +1,4 @@
-#include "common/run/report/network_report.h"
+#include "common/run/timeline/network_report.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

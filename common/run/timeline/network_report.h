@@ -5,7 +5,7 @@
 
 #include "common/pipeline/timeline.h"
 #include "common/run/launch/job.h"
-#include "common/run/report/recorded_timeline.h"
+#include "common/run/timeline/recorded_timeline.h"
 
 namespace lab {
 
