@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/labs/07_allreduce/groups.h"
 
@@ -65,8 +66,8 @@ void expect_groups(const Case& c, const Parcel& result, const std::vector<int>& 
   const int m = c.ranks_per_host;
   const auto check = [&](const char* name, int first, int step, int count) {
     std::vector<double> expected;
-    for (int i = 0; i < count; ++i)
-      expected.push_back(members[static_cast<size_t>(first + i * step)]);
+    for (int i = 0, at = first; i < count; ++i, at += step)
+      expected.push_back(members[static_cast<size_t>(at)]);
     const std::vector<double> got = result.numbers(name);
     if (got != expected)
       stop(
@@ -92,7 +93,8 @@ std::vector<Message> sent_by(const std::vector<Operation>& operations,
 }
 
 std::vector<Message> sorted(std::vector<Message> messages) {
-  std::sort(messages.begin(), messages.end());
+  std::ranges::sort(messages, {},
+                    [](const Message& message) { return std::pair(message.to, message.bytes); });
   return messages;
 }
 

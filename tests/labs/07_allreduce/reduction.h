@@ -3,7 +3,6 @@
 
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,9 +31,6 @@ struct Message {
   int to = 0;
   uint64_t bytes = 0;
   bool operator==(const Message&) const = default;
-  bool operator<(const Message& other) const {
-    return std::tie(to, bytes) < std::tie(other.to, other.bytes);
-  }
 };
 
 /// What the contract says about rank `rank` of `ranks`.
