@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "tests/grading/training_oracle.h"
+#include "tests/grading/training_judge.h"
 #include "tests/grading/verdict.h"
 
 namespace lab08 {
