@@ -12,7 +12,6 @@ namespace lab08 {
 namespace {
 
 using lab::grading::Call;
-using lab::grading::Expected;
 using lab::grading::JobOptions;
 using lab::grading::Mistake;
 using lab::grading::Numbers;
@@ -138,7 +137,8 @@ TEST(Task5, Exposed) {
   options.network = lab::grading::Network::kNone;
   options.given = {"1"};
   judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& ranks) {
-    const auto& [c, buckets] = expected[k];
+    const Case& c = expected[k].first;
+    const Buckets& buckets = expected[k].second;
     const double all = [&] {
       double bytes = 0;
       for (double size : c.sizes) bytes += size;
