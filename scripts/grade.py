@@ -24,6 +24,7 @@ import grade_report
 import grade_tables
 from grade_course import read_course
 from grade_files import read_files
+from grade_git import is_repository, read_repository
 from grade_judge import Grader, Lab
 from grade_kit import built_labs
 from grade_sandbox import why_not
@@ -39,6 +40,13 @@ def all_labs():
     return [Lab(number) for number in sorted(path.parent.name.split("_")[0] for path in ROOT.glob("labs/*/points.json"))]
 
 
+def read(submission, wanted, sandbox):
+    if is_repository(submission):
+        read_repository(submission, wanted, sandbox)
+    else:
+        read_files(submission, wanted)
+
+
 def chosen_labs(options, course, found):
     """The labs to grade: those named, else the course's, else those whose starters somebody has changed."""
     labs = {lab.number: lab for lab in all_labs()}
@@ -51,7 +59,7 @@ def chosen_labs(options, course, found):
     wanted = {number: lab.path for number, lab in labs.items()}
     print(f"reading {len(found)} submissions", flush=True)
     with ThreadPoolExecutor(8) as workers:  # clones wait for the network
-        list(workers.map(lambda one: read_files(one, wanted, not options.no_sandbox), found))
+        list(workers.map(lambda one: read(one, wanted, not options.no_sandbox), found))
     if not options.labs and not course.labs:
         labs = {number: lab for number, lab in labs.items() if any(begun(one, lab, len(wanted)) for one in found)}
     if not labs:

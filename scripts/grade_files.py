@@ -1,4 +1,4 @@
-"""The students' files of submissions: folders, .zip, .tar.gz and git repositories (grade_git.py).
+"""The students' files of submissions: folders, .zip, .tar.gz. Of git repositories: grade_git.py.
 
 Of each submission, only the files of the labs are read; nothing is extracted. Whatever is wrong with a file is a line
 in the result of its submission.
@@ -11,7 +11,6 @@ import zipfile
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from grade_git import Repository, is_repository
 from grade_submissions import LARGEST, Refused, printable
 
 
@@ -19,22 +18,10 @@ UNPACKED = 512 << 20       # bytes of an archive that are looked at
 ENTRIES = 50_000           # files of a submission that are looked at
 
 
-def read_files(submission, wanted, sandbox=True):
-    """Fills in the files, their times and the problems of a submission. `wanted`: labs/NN_name/name.cpp by lab."""
-    if not is_repository(submission):
-        read_entries(submission, wanted, entries(submission.path))
-        date_files(submission)
-        return
-    try:
-        with Repository(submission, sandbox) as repository:
-            read_entries(submission, wanted, repository.entries())
-            for lab in submission.files:
-                submission.times[lab] = (repository.committed(submission.places[lab]), "commit")
-                if repository.differs(submission.places[lab], submission.files[lab]):
-                    submission.notes.append(f"{submission.places[lab]} has changes that are not committed: "
-                                            "the commit is graded")
-    except Refused as problem:
-        submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
+def read_files(submission, wanted):
+    """Fills in the files, their times and the problems of a folder or archive. `wanted`: labs/NN_name/name.cpp by lab."""
+    read_entries(submission, wanted, entries(submission.path))
+    date_files(submission)
 
 
 def date_files(submission):

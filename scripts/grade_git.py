@@ -9,6 +9,7 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
+from grade_files import read_entries
 from grade_run import limited, run_limited
 from grade_sandbox import isolated
 from grade_submissions import LARGEST, URL, GradeError, Refused, printable
@@ -23,6 +24,20 @@ def is_repository(submission):
         return True
     path = submission.path
     return (path / ".git").is_dir() or all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+
+
+def read_repository(submission, wanted, sandbox=True):
+    """As grade_files.read_files."""
+    try:
+        with Repository(submission, sandbox) as repository:
+            read_entries(submission, wanted, repository.entries())
+            for lab in submission.files:
+                submission.times[lab] = (repository.committed(submission.places[lab]), "commit")
+                if repository.differs(submission.places[lab], submission.files[lab]):
+                    submission.notes.append(f"{submission.places[lab]} has changes that are not committed: "
+                                            "the commit is graded")
+    except Refused as problem:
+        submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
 
 
 class Repository:

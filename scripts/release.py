@@ -47,9 +47,9 @@ RELEASED = [
     ".gitattributes", ".gitignore", ".vscode/*", "AGENTS.md", "CMakeLists.txt", "CMakePresets.json", "Dockerfile",
     "LICENSE", "README.md", "packages.txt", "workbook", "cmake/*", "common/*", "data/*", "docs/*",
     "slides/filter.lua", "scripts/book.py", "scripts/book/*", "scripts/break.py", "scripts/break_page.py",
-    "scripts/debug.sh", "scripts/doctor.sh", "scripts/grade_files.py", "scripts/lab_code.py", "scripts/setup.sh",
-    "scripts/slurm/*", "scripts/status.py", "scripts/submit.py", "scripts/watch.py", "tests/CMakeLists.txt",
-    "tests/bench/*", "tests/emulation/*", "tests/grading/*"]
+    "scripts/debug.sh", "scripts/doctor.sh", "scripts/grade_files.py", "scripts/grade_submissions.py",
+    "scripts/lab_code.py", "scripts/setup.sh", "scripts/slurm/*", "scripts/status.py", "scripts/submit.py",
+    "scripts/watch.py", "tests/CMakeLists.txt", "tests/bench/*", "tests/emulation/*", "tests/grading/*"]
 WITHHELD = [
     "cmake/build_mutants.sh", "docs/authors.md", "docs/grading.md", "docs/instructors.md",
     "tests/bench/gpu_script_test.sh", "tests/emulation/CMakeLists.txt", "tests/emulation/tests/*",

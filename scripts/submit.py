@@ -20,7 +20,8 @@ import tarfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the folder may be read-only
-from grade_files import Submission, read_files
+from grade_files import read_files
+from grade_submissions import Submission
 
 ROW = re.compile(r"^  (\w+) +(\S.*?) +(\d+)/(\d+) +\S", re.M)  # of the table in tests/grading/score.cpp
 

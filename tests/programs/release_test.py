@@ -237,7 +237,7 @@ class Release(unittest.TestCase):
         self.assertRegex(shown, r"(?m)^wrong .* ended with an error")
 
     def test_refusals(self):
-        for words, reason in (("--labs 07 --out x", "there is no lab '07'"), ("--labs 3-1 --out x", "ends before"),
+        for words, reason in (("--labs 97 --out x", "there is no lab '97'"), ("--labs 3-1 --out x", "ends before"),
                               ("--labs 1 --given 2 --out x", "lab 02 is not among"),
                               (f"--labs 1 --out {self.course}", "is there already"),
                               (f"--update {ROOT / 'docs'}", "not made by ./workbook release"),

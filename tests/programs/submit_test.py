@@ -13,7 +13,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from grade_files import Submission, read_files  # noqa: E402
+from grade_files import read_files  # noqa: E402
+from grade_submissions import Submission  # noqa: E402
 
 FILES = {"01": "labs/01_single_gpu/single_gpu.cpp", "02": "labs/02_gradient_allreduce/gradient_allreduce.cpp"}
 SOLUTION = "solutions/02_gradient_allreduce/gradient_allreduce.cpp"

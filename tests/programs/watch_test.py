@@ -185,7 +185,7 @@ class Watch(unittest.TestCase):
         self.until("✗ 3 .*✓ 5")
         for level in (1, 2, 3, 1):
             self.press(b"h")
-            self.until(f"task 3, level {level} of 3")
+            self.until(f"(?s)task 3, level {level} of 3.*q quit")  # the whole screen
         runs = len(self.runs())
         self.press(b"\n")
         self.until("✗ 3 .*✓ 5")
