@@ -2,6 +2,8 @@
 // another clipping, or something left over.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <string>
 #include <vector>
