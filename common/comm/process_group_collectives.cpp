@@ -172,6 +172,7 @@ void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
 
 void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
   impl_->check_gather(output, input, "all_gather");
+  impl_->copy_if_alone(output, input);
   impl_->collective(OpKind::kAllGather, input.numel(), -1, ReduceOp::kSum,
                     [&](const Transport::Collective& call) {
                       const bool direct = impl_->reaches(input, output);
@@ -185,6 +186,7 @@ void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
 
 void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) {
   impl_->check_scatter(output, input, "reduce_scatter");
+  impl_->copy_if_alone(output, input);
   impl_->collective(OpKind::kReduceScatter, output.numel(), -1, op,
                     [&](const Transport::Collective& call) {
                       const bool direct = impl_->reaches(input, output);
@@ -205,6 +207,7 @@ Work ProcessGroup::all_reduce_async(const Tensor& tensor, ReduceOp op) {
 
 Work ProcessGroup::all_gather_async(const Tensor& output, const Tensor& input) {
   impl_->check_gather(output, input, "all_gather_async");
+  impl_->copy_if_alone(output, input);
   Work work(impl_->post_collective(OpKind::kAllGather, input, output, ReduceOp::kSum));
   work.impl_->group = impl_;
   return work;
@@ -212,6 +215,7 @@ Work ProcessGroup::all_gather_async(const Tensor& output, const Tensor& input) {
 
 Work ProcessGroup::reduce_scatter_async(const Tensor& output, const Tensor& input, ReduceOp op) {
   impl_->check_scatter(output, input, "reduce_scatter_async");
+  impl_->copy_if_alone(output, input);
   Work work(impl_->post_collective(OpKind::kReduceScatter, input, output, op));
   work.impl_->group = impl_;
   return work;

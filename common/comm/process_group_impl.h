@@ -81,7 +81,6 @@ struct ProcessGroup::Impl {
     require(output.numel() == size() * input.numel(),
             "{}: {} ranks with inputs {} need an output of {} elements, not {}", what, size(),
             to_string(input.shape()), size() * input.numel(), to_string(output.shape()));
-    if (size() == 1) output.copy_from(input.view(output.shape()));
   }
 
   void check_scatter(const Tensor& output, const Tensor& input, const char* what) const {
@@ -90,6 +89,10 @@ struct ProcessGroup::Impl {
     require(input.numel() == size() * output.numel(),
             "{}: {} ranks with outputs {} need an input of {} elements, not {}", what, size(),
             to_string(output.shape()), size() * output.numel(), to_string(input.shape()));
+  }
+
+  /// In a group of one rank, a collective is a copy.
+  void copy_if_alone(const Tensor& output, const Tensor& input) const {
     if (size() == 1) output.copy_from(input.view(output.shape()));
   }
 

@@ -1,7 +1,6 @@
 // The score report: failures first, then the table, then one line for machines.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "tests/grading/lab_points.h"
@@ -21,7 +20,6 @@ struct Score {
 /// `results` by task; a task without a result makes the score "not graded". With `has_program` the
 /// lab's program is tested when all tasks have passed (program_run.h); where it fails, the last
 /// task, which calls the others, has no points.
-Score score(const LabPoints& points, const std::map<std::string, TaskResult>& results,
-            bool has_program = false);
+Score score(const LabPoints& points, const TaskResults& results, bool has_program = false);
 
 }  // namespace lab::grading

@@ -2,14 +2,11 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "tests/grading/task_result.h"
 
 namespace lab::grading {
-
-using TaskResults = std::map<std::string, TaskResult>;
 
 /// True if the file still has the task's call of not_implemented.
 bool is_unwritten(const std::filesystem::path& source, const std::string& task);

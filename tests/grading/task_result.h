@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct TaskResult {
   bool passed() const { return graded() && failures.empty(); }
   bool unwritten() const;  // every test met the task's TODO
 };
+
+using TaskResults = std::map<std::string, TaskResult>;  // by task
 
 /// `fingerprint`: of the file that was judged and of the tests, so that a result is never taken for
 /// that of another version.

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "tests/grading/score.h"
 #include "tests/grading/step_comparison.h"
 #include "tests/grading/verdict.h"
+#include "tests/grading/verdict_results.h"
 #include "tests/grading/verdict_session.h"
 
 namespace lab::grading {
@@ -38,11 +38,6 @@ namespace fs = std::filesystem;
 using Tasks = std::vector<std::string>;
 
 constexpr int kPollMilliseconds = 5;
-
-std::string read_text(const fs::path& file) {
-  std::ifstream text(file);
-  return {std::istreambuf_iterator<char>(text), {}};
-}
 
 struct Options {
   std::string task;
@@ -58,61 +53,6 @@ struct Options {
   bool compare = false;
   bool at_once = false;
 };
-
-const fs::path& source_folder() {
-  static const fs::path folder = LAB_SOURCE_DIR;
-  return folder;
-}
-
-/// FOLDER/02_name/name.cpp (or .cu) of `labs` or `solutions`, relative to the source folder.
-fs::path source_file(const std::string& place) {
-  const std::string& folder = settings().points.folder;
-  const fs::path file = fs::path(place) / folder / folder.substr(folder.find('_') + 1);
-  for (const char* extension : {".cpp", ".cu"})
-    if (fs::exists(source_folder() / (file.string() + extension))) return file.string() + extension;
-  fail("there is no {}.cpp", file.string());
-}
-
-/// What is judged: the student's or the solution's source file, else the shared object. (A released
-/// copy of the workbook has no sources of solutions.)
-fs::path judged_file() {
-  if (settings().implementation.starts_with("student"))
-    return source_folder() / source_file("labs");
-  if (settings().implementation.starts_with("solution") &&
-      fs::exists(source_folder() / "solutions" / settings().points.folder))
-    return source_folder() / source_file("solutions");
-  return settings().implementation_file();
-}
-
-fs::path folder_of_results() {
-  if (!settings().results.empty()) return settings().results;
-  return settings().programs.parent_path() / "results" /
-         fmt::format("lab{}_{}", settings().points.number,
-                     fs::path(settings().implementation).stem().string());
-}
-
-/// Results with other scenarios than usual have a separate folder.
-fs::path result_folder() {
-  const fs::path folder = folder_of_results();
-  return scenario_seed() == 1 ? folder : folder / fmt::format("seed{}", scenario_seed());
-}
-
-fs::path result_file(const std::string& task) { return result_folder() / (task + ".json"); }
-
-/// Results belong to the file that was judged and to the tests that judged it.
-std::string fingerprint() {
-  const auto of = [](const fs::path& file) { return checksum(MappedFile(file).bytes()); };
-  return fmt::format("{:016x}{:016x}", of(judged_file()), of("/proc/self/exe"));
-}
-
-/// Empty, or why what was built is not what the file says now.
-std::string stale() {
-  const fs::path built = settings().implementation_file();
-  if (!fs::exists(built)) return "it has not been built, or does not compile";
-  if (fs::last_write_time(built) < fs::last_write_time(judged_file()))
-    return "the file has changed since it was built";
-  return "";
-}
 
 /// What `--at-once` ends the report of a first failure with.
 constexpr char kEndOfPart = '\f';
@@ -148,24 +88,6 @@ std::string on_device(const std::string& implementation) {
   const char* device = std::getenv("LAB_TEST_DEVICE");
   return device != nullptr && std::string(device) == "cuda" ? implementation + "_gpu"
                                                             : implementation;
-}
-
-/// What cmake/run_build.sh has left when this very file does not build; else empty.
-std::string build_error() {
-  const fs::path note = folder_of_results() / "build_error.txt";
-  if (!fs::exists(note) || fs::last_write_time(note) < fs::last_write_time(judged_file()))
-    return "";
-  return read_text(note);
-}
-
-TaskResults results_of(const std::string& fingerprint) {
-  TaskResults results;
-  for (const Task& task : settings().points.tasks)
-    if (const auto result = read_result(result_file(task.id), fingerprint))
-      results[task.id] = *result;
-  if (const auto result = read_result(result_file(kProgramTask), fingerprint))
-    results[kProgramTask] = *result;
-  return results;
 }
 
 int print_score() {

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -32,9 +31,14 @@ void set_settings(VerdictSettings settings);
 /// Runs the GoogleTest tests of these tasks (none: of all), and sorts what came out by task. With
 /// `enough`, what is left of a task is skipped when a test of it has failed with that text.
 /// `on_first_failure` is called with the result of a task so far, when its first test has failed.
-std::map<std::string, TaskResult> run_tests(
-    const std::vector<std::string>& tasks, const std::string& enough = "",
-    const std::function<void(const TaskResult&)>& on_first_failure = {});
+TaskResults run_tests(const std::vector<std::string>& tasks, const std::string& enough = "",
+                      const std::function<void(const TaskResult&)>& on_first_failure = {});
+
+/// Ends the test as not graded: the harness itself has failed.
+[[noreturn]] void break_off(const std::string& message);
+
+/// Why `judge` ends the test as failed; empty if it does not.
+std::string why_stopped(const std::function<void()>& judge);
 
 /// How many calls of training steps have been compared.
 int compared_calls();

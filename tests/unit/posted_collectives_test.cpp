@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/comm/collective_thread.h"
-#include "common/comm/gloo/gloo_transport.h"
-#include "common/comm/store/memory_store.h"
+#include "tests/unit/gloo_ranks.h"
 #include "tests/unit/recorded_ranks.h"
 #include "tests/unit/simulated_job.h"
 
@@ -20,32 +18,6 @@ namespace lab {
 namespace {
 
 using namespace std::chrono_literals;
-
-using Errors = std::vector<std::string>;
-using Body = std::function<void(ProcessGroup&)>;
-
-/// What each rank threw; "" if it returned.
-Errors run_over_gloo(int ranks, const Body& body, std::chrono::milliseconds timeout = 20s) {
-  MemoryStore store;
-  Errors errors(static_cast<size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        FlightRecorder recorder(rank);
-        std::shared_ptr<Transport> transport;
-        if (ranks > 1)
-          transport = connect_gloo({.rank = rank, .size = ranks, .timeout = timeout}, store);
-        ProcessGroup world(std::move(transport), recorder, rank, ranks, timeout);
-        body(world);
-        world.barrier();  // nobody leaves while others still use its connections
-      } catch (const std::exception& error) {
-        errors[static_cast<size_t>(rank)] = error.what();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
 
 struct Setting {
   std::string transport;
@@ -416,32 +388,6 @@ TEST(PostedOverGloo, ARankThatFailsLeavesAtOnce) {
   EXPECT_EQ(errors[0], "rank 0 has had enough");
   EXPECT_NE(errors[1], "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
-}
-
-TEST(CollectiveThread, AfterAFailureNothingElseRuns) {
-  CollectiveThread thread;
-  bool ran = false;
-  auto bad = thread.run({.body = [] { fail("the cable is cut"); }});
-  auto next = thread.run({.body = [&ran] { ran = true; }});
-  for (Transfer* transfer : {next.get(), bad.get()}) try {
-      transfer->wait(5s);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "the cable is cut");
-    }
-  EXPECT_THROW(thread.drain(5s), Error);
-  EXPECT_FALSE(ran);
-}
-
-TEST(CollectiveThread, AWaitHasADeadline) {
-  std::mutex door;
-  std::unique_lock closed(door);
-  CollectiveThread thread;
-  auto transfer = thread.run({.body = [&door] { const std::lock_guard lock(door); }});
-  EXPECT_THROW(transfer->wait(20ms), Error);
-  closed.unlock();
-  transfer->wait(5s);
-  thread.drain(5s);
 }
 
 }  // namespace

@@ -117,16 +117,6 @@ int finished_chunk(const Case& c, const Numbers& got, double right, size_t ranks
   return -1;
 }
 
-/// A question about a ring's chunk, one of whose elements is wrong while others are right.
-std::string doubt(const Case& c, int64_t wrong, const Numbers& got, double right, size_t ranks) {
-  if (!c.function.starts_with("ring")) return "";
-  const int k = chunk_with(c, wrong, ranks);
-  const auto [first, last] = chunk_of(c.elements, k, static_cast<int>(ranks));
-  if (std::ranges::count(part_of(got, {first, last}), right) == 0) return "";
-  return fmt::format("\nother elements of this chunk are right: is yours {} to {}?", first,
-                     last - 1);
-}
-
 void expect_sum(const Case& c, const std::vector<Numbers>& got, double right) {
   for (size_t r = 0; r < got.size(); ++r) {
     const auto [first, last] = judged(c, r, got.size());
@@ -137,11 +127,11 @@ void expect_sum(const Case& c, const std::vector<Numbers>& got, double right) {
       if (c.function == "ring_reduce_scatter" && finished >= 0)
         stop(fmt::format("rank {} has finished chunk {}, and not chunk {}", r, finished, r));
       const std::string why = whose_numbers(number, got.size());
-      stop(fmt::format(
-          "rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:.9g}, "
-          "got {:.9g}{}",
-          r, place_of(c, i, got.size()), why.empty() ? "not a sum of the ranks' numbers" : why,
-          right, number, doubt(c, i, got[r], right, got.size())));
+      stop(
+          fmt::format("rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:.9g}, "
+                      "got {:.9g}",
+                      r, place_of(c, i, got.size()),
+                      why.empty() ? "not a sum of the ranks' numbers" : why, right, number));
     }
   }
 }

@@ -1,0 +1,252 @@
+// Runs sequences of calls in rank programs, and judges each call, or compares it with the
+// solution's.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/comm/diagnosis/describe.h"
+#include "tests/grading/quoted.h"
+#include "tests/grading/rank_harness.h"
+#include "tests/grading/rank_main.h"
+#include "tests/grading/step_comparison.h"
+#include "tests/grading/training_rank.h"
+#include "tests/grading/verdict.h"
+#include "tests/grading/verdict_session.h"
+
+namespace lab::grading {
+namespace {
+
+/// What a program printed; of long output the end.
+std::string printed(const RankResult& rank) {
+  if (rank.output.empty()) return "";
+  constexpr size_t kShown = 2000;
+  const bool cut = rank.output.size() > kShown;
+  const std::string shown =
+      cut ? "..." + rank.output.substr(rank.output.size() - kShown) : rank.output;
+  const std::string margin = fmt::format("rank {} printed | ", rank.rank);
+  return "\n" + margin + quoted(shown, margin);
+}
+
+/// Which tasks have hung: their other tests need not wait for the deadline again.
+std::map<std::string, std::string>& deadline_messages() {
+  static std::map<std::string, std::string> messages;
+  return messages;
+}
+
+std::string current_suite() {
+  return testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
+}
+
+std::vector<RankResult> run(const RankJob& job) {
+  try {
+    return run_ranks_patiently(job);
+  } catch (const std::exception& error) {
+    break_off(error.what());
+  }
+}
+
+RankJob job_of(const std::vector<Call>& calls, const JobOptions& options,
+               const std::filesystem::path& implementation) {
+  RankJob job{.program = settings().rank_program(),
+              .implementation = implementation,
+              .scenario = kCalls,
+              .inputs = std::vector<Parcel>(calls.at(0).inputs.size()),
+              .deadline_s = options.deadline_s,
+              .threads = options.network == Network::kSimulated ? 1 : options.threads,
+              .network = options.network,
+              .simulation = options.simulation};
+  for (size_t rank = 0; rank < job.inputs.size(); ++rank) {
+    Parcel& input = job.inputs[rank];
+    input.set(kCalls, static_cast<double>(calls.size()));
+    input.set_text("given", fmt::format("{}", fmt::join(options.given, " ")));
+    for (size_t k = 0; k < calls.size(); ++k) {
+      Parcel arguments = calls[k].inputs.at(rank);
+      arguments.set_text("scenario", calls[k].scenario);
+      input.set(call_entry(k), arguments);
+    }
+  }
+  return job;
+}
+
+/// What came of a sequence of calls.
+struct Sequence {
+  std::vector<std::vector<Parcel>> results;  // of the calls that all ranks returned from
+  std::string failure;                       // why there are no more
+  bool unwritten = false;                    // because of a TODO
+  std::vector<Parcel> unfinished = {};       // of each rank, if simulated ranks wait forever
+};
+
+/// A deadlock in which some ranks have returned from the call already, while others still wait for
+/// them: said first.
+std::string with_returned_ranks(const std::string& diagnosis) {
+  const std::regex wait("rank (\\d+) waits in ([^\\n]*)");
+  std::vector<int> returned;
+  std::string waiting;
+  for (auto match = std::sregex_iterator(diagnosis.begin(), diagnosis.end(), wait);
+       match != std::sregex_iterator(); ++match) {
+    const std::string operation = (*match)[2];
+    if (operation.find(kBetweenCalls) != std::string::npos)
+      returned.push_back(std::stoi((*match)[1]));
+    else if (waiting.empty() && operation.find(" #") != std::string::npos)  // a collective
+      waiting =
+          fmt::format("rank {} still waits in {}", (*match)[1].str(),
+                      operation.substr(0, std::min(operation.find(" ("), operation.find(':'))));
+  }
+  if (returned.empty() || waiting.empty()) return diagnosis;
+  return fmt::format(
+      "{} returned, but {}: every rank takes part in every message of a call, even if it "
+      "has nothing to contribute\n{}",
+      list_ranks(returned) + (returned.size() == 1 ? " has" : " have"), waiting, diagnosis);
+}
+
+bool failed_in_prelude(const std::vector<Call>& calls, const Sequence& sequence) {
+  const size_t returned = sequence.results.size();
+  return returned < calls.size() && calls[returned].prelude;
+}
+
+std::vector<Call> without_preludes(std::vector<Call> calls) {
+  std::erase_if(calls, [](const Call& call) { return call.prelude; });
+  return calls;
+}
+
+Sequence run_sequence(
+    const std::vector<Call>& calls, const JobOptions& options,
+    const std::filesystem::path& implementation = settings().implementation_file()) {
+  std::vector<RankResult> ranks = run(job_of(calls, options, implementation));
+  Sequence sequence;
+  for (size_t k = 0; k < calls.size(); ++k) {
+    std::vector<Parcel> results;
+    for (const RankResult& rank : ranks)
+      if (Parcel part = rank.result.part(call_entry(k)); !part.empty())
+        results.push_back(std::move(part));
+    if (results.size() < ranks.size()) break;
+    sequence.results.push_back(std::move(results));
+  }
+  if (const RankResult* failure = first_failure(ranks)) {
+    sequence.unwritten = failure->outcome == Outcome::kNotImplemented;
+    sequence.failure = with_returned_ranks(failure->message) + printed(*failure);
+    if (failure->outcome == Outcome::kDeadline && !failed_in_prelude(calls, sequence))
+      deadline_messages()[current_suite()] = failure->message;
+    if (failure->outcome == Outcome::kDiagnosed && options.network == Network::kSimulated)
+      for (const RankResult& rank : ranks)
+        sequence.unfinished.push_back(rank.result.part(kUnfinishedCall));
+  } else if (sequence.results.size() < calls.size()) {
+    sequence.failure = "a rank ended before it had returned from all calls";
+  }
+  return sequence;
+}
+
+std::string which_call(const std::vector<Call>& calls, size_t k) {
+  const std::string& name = calls[k].name;
+  if (calls.size() == 1) return name.empty() ? "" : fmt::format("\n({})", name);
+  return fmt::format("\n(call {} of {}{}{})", k + 1, calls.size(), name.empty() ? "" : ": ", name);
+}
+
+/// Why call k of a sequence is wrong; empty if it is right.
+std::string wrong_call(const Sequence& sequence, size_t k, size_t number, const JudgeCall& judge,
+                       const JobOptions& options) {
+  if (k >= sequence.results.size())
+    return options.explain && k == sequence.results.size() && !sequence.unfinished.empty()
+               ? options.explain(number, sequence.unfinished, sequence.failure)
+               : sequence.failure;
+  return why_stopped([&] { judge(number, sequence.results[k]); });
+}
+
+/// Why call k is wrong in fresh processes; empty if it is right there. Whether a race shows depends
+/// on when simulated messages arrive, so more than one order is tried.
+std::string wrong_alone(const Call& call, size_t number, const JudgeCall& judge,
+                        JobOptions options) {
+  const int orders = options.simulation.max_delay > 0 ? 4 : 1;
+  std::string message;
+  for (int i = 0; i < orders && message.empty(); ++i, ++options.simulation.seed)
+    message = wrong_call(run_sequence({call}, options), 0, number, judge, options);
+  return message;
+}
+
+int& mutable_compared_calls() {
+  static int calls = 0;
+  return calls;
+}
+
+/// In place of judging: training steps of the whole file next to those of the solution.
+void compare_calls(std::vector<Call> calls, JobOptions options) {
+  std::erase_if(calls, [](const Call& call) { return call.scenario != "train_step"; });
+  if (calls.empty()) return;
+  for (Call& call : calls)
+    for (Parcel& input : call.inputs) input.set(kRecordLogits, 1);
+  options.given.clear();
+  const Sequence right = run_sequence(calls, options, settings().solution_file());
+  if (right.results.size() < calls.size()) break_off("the solution fails: " + right.failure);
+  const Sequence own = run_sequence(calls, options);
+  for (size_t k = 0; k < calls.size(); ++k) {
+    if (k >= own.results.size())
+      stop((own.unwritten ? "" : "the reference completes these steps, your file does not\n") +
+           own.failure + which_call(calls, k));
+    const std::string difference =
+        first_difference(calls[k].inputs, own.results[k], right.results[k]);
+    if (!difference.empty()) stop("first difference: " + difference + which_call(calls, k));
+    ++mutable_compared_calls();
+  }
+}
+
+}  // namespace
+
+int compared_calls() { return mutable_compared_calls(); }
+
+JobOptions late_messages(uint64_t seed, std::set<std::string> given) {
+  JobOptions options{.network = Network::kSimulated, .given = std::move(given)};
+  options.simulation.seed = seed;
+  options.simulation.max_delay = 5;
+  options.simulation.shuffle_ranks = true;
+  return options;
+}
+
+JobOptions buffered_messages(std::set<std::string> given) {
+  JobOptions options{.network = Network::kSimulated, .given = std::move(given)};
+  options.simulation.buffered_bytes = 1 << 20;
+  return options;
+}
+
+void judge_calls(const std::vector<Call>& calls, const JobOptions& options,
+                 const JudgeCall& judge) {
+  if (settings().compares) return compare_calls(calls, options);
+  if (const auto hung = deadline_messages().find(current_suite());
+      hung != deadline_messages().end())
+    stop(hung->second);
+  const Sequence sequence = run_sequence(calls, options);
+  if (failed_in_prelude(calls, sequence))
+    return judge_calls(without_preludes(calls), options, judge);
+  if (sequence.unwritten) stop(sequence.failure);
+  for (size_t k = 0; k < calls.size(); ++k) {
+    if (calls[k].prelude) continue;
+    std::string message = wrong_call(sequence, k, k, judge, options);
+    if (message.empty()) continue;
+    if (k > 0) {
+      const std::string alone = wrong_alone(calls[k], k, judge, options);
+      message = !alone.empty()
+                    ? alone
+                    : "right in a fresh process, wrong after other calls: something is kept from "
+                      "an earlier call. Results depend on the arguments alone; look for static "
+                      "variables, caches, and work done only the first time\n" +
+                          message;
+    }
+    stop(message + which_call(calls, k));
+  }
+  if (!sequence.failure.empty()) stop(sequence.failure);
+}
+
+std::vector<Parcel> run_call(const Call& call, const JobOptions& options) {
+  std::vector<Parcel> results;
+  judge_calls({call}, options, [&](size_t, const std::vector<Parcel>& ranks) { results = ranks; });
+  return results;
+}
+
+}  // namespace lab::grading
