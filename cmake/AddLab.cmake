@@ -19,7 +19,7 @@
 # add_lab(00 warmup UNGRADED) has the programs only.
 #
 # add_lab(01cuda kernels CUDA) is graded only: its implementation is kernels.cu, and it has no
-# program. The rank program contains the emulation of CUDA, and emulated*.cpp of the lab's tests.
+# program, so ./workbook break runs its tests. The rank program contains the emulation of CUDA, and emulated*.cpp of the lab's tests.
 # With a CUDA Toolkit there is also lab01cuda_ranks_gpu, with gpu*.cpp in their place; it loads
 # implementations/lab01cuda/NAME_gpu.so and is used if LAB_TEST_DEVICE=cuda. Without the emulation,
 # such a lab has only the tests on a GPU.

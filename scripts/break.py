@@ -6,13 +6,13 @@
     break.py run ROOT FOLDER BUILD POINTS LETTER [--out FOLDER] [options of the lab's program]
 
 FOLDER: 04_pipeline_1f1b, whose labs/FOLDER/experiments.txt says what is run (docs/authors.md). BUILD has the
-lab's rehearsal program and implementations/labNN/solution.so. POINTS: what `./workbook status` says about the lab's
-points; the page shows the changed lines only to those who have them all.
+lab's rehearsal program, or its test if it has no program, and implementations/labNN/solution.so. POINTS: what
+`./workbook status` says about the lab's points; the page shows the changed lines only to those who have them all.
 
 A wrong version is a mutant of tests/labs/FOLDER/mutants.txt, compiled with the solution's options into
 BUILD/experiments/labNN/NAME.so. A released copy has no sources of solutions: there it is linked from
 reference/ARCHITECTURE/experiments/FOLDER/NAME.cpp.o. The student's file is neither read nor written. A wrong version
-that deadlocks, crashes or diverges has done what it is for: the exit code is that of the right version.
+that deadlocks, crashes, diverges or fails its test has done what it is for: the exit code is that of the right version.
 """
 import difflib
 import os
@@ -83,8 +83,9 @@ def find_mutant(root, folder, name):
 
 def link_shipped(root, lab_folder, built, name):
     """Links the compiled wrong version of a released copy (scripts/release.py), if there is one."""
-    shipped = root / "reference" / platform.machine() / "experiments" / lab_folder / f"{name}.cpp.o"
-    if not shipped.is_file() or (built.is_file() and built.stat().st_mtime > shipped.stat().st_mtime):
+    places = (root / "reference" / platform.machine() / "experiments" / lab_folder).glob(f"{name}.c*.o")
+    shipped = next(places, None)  # NAME.cpp.o or NAME.cu.o
+    if not shipped or (built.is_file() and built.stat().st_mtime > shipped.stat().st_mtime):
         return
     built.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([os.environ.get("CXX", "g++"), "-shared", "-o", built, shipped], capture_output=True,
@@ -109,13 +110,16 @@ def build_wrong(root, build, lab, solution, mutant, name):
     except ValueError as error:
         raise Problem(str(error)) from None
     folder.mkdir(parents=True, exist_ok=True)
-    source = folder / f"{name}.cpp"
+    source = folder / f"{name}.cpp"  # a .cu is C++ for the emulation
     for other in folder.glob("*.cpp"):
         if other != source:
             other.unlink()
     if not source.is_file() or source.read_text(encoding="utf-8") != wrong:
         source.write_text(wrong, encoding="utf-8")
-    command = ["bash", root / "cmake/build_mutants.sh", "--optimized", build / "compile_commands.json", solution,
+    compiled = solution  # or the file that includes it (cmake/Emulation.cmake)
+    if solution.suffix == ".cu":
+        compiled = build / "emulated" / f"{lab}_code_solution" / f"{solution.stem}.cpp"
+    command = ["bash", root / "cmake/build_mutants.sh", "--optimized", build / "compile_commands.json", compiled,
                folder, folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -143,16 +147,26 @@ def end(process):
         process.wait()
 
 
+def is_test(program):
+    """Of a lab that has no program."""
+    return program.name.endswith("_verdict")
+
+
 def last_line(log):
     text = log.read_bytes()[-400:].decode("utf-8", "replace").strip()
     return re.sub(r"\x1b\[[0-9;]*m|\t", " ", text.splitlines()[-1])[:70] if text else ""
 
 
 def run_program(root, command, implementation, name, folder):
-    """Runs the program until it ends; its output goes to FOLDER.log."""
+    """Runs the program or test until it ends; its output goes to FOLDER.log."""
     log = folder.with_suffix(".log")
-    # Relative, because the dynamic linker separates the names of LD_PRELOAD by spaces and colons.
-    environment = {**os.environ, "LD_PRELOAD": os.path.relpath(implementation, root)}
+    environment = dict(os.environ)
+    if is_test(command[0]):
+        command = [*command, "--implementation", implementation, "--results", folder]
+    else:
+        command = [*command, "--out", folder]
+        # Relative, because the dynamic linker separates the names of LD_PRELOAD by spaces and colons.
+        environment["LD_PRELOAD"] = os.path.relpath(implementation, root)
     begin = time.monotonic()
     with open(log, "wb") as output:
         # A session of its own: Ctrl-C reaches this script only, which then ends the program.
@@ -178,6 +192,8 @@ def run_program(root, command, implementation, name, folder):
         ended = f"still running after {LIMIT_S} s, and ended"
     elif status < 0:
         ended = f"ended by {signal.Signals(-status).name} after {seconds:.0f} s"
+    elif is_test(command[0]):
+        ended = "the test passes" if status == 0 else "the test fails"
     else:
         ended = f"{'done' if status == 0 else 'ended with an error'} after {seconds:.0f} s"
     return Run(name, folder, status == 0, ended, tail(log))
@@ -202,6 +218,8 @@ def words_of(options):
 def found_by_test(mutant):
     if mutant is None:
         return ""
+    if "none" in mutant.tasks:
+        return "all tasks pass"
     tasks = f"tasks {' and '.join(mutant.tasks)} fail" if len(mutant.tasks) > 1 else f"task {mutant.tasks[0]} fails"
     return f"{tasks}: “… {' '.join(mutant.message)} …”"
 
@@ -216,7 +234,8 @@ def run_experiment(root, folder, build, points, letter, words):
         raise Problem("break N LETTER [--out FOLDER] takes the options of ./workbook run N, which replace those of "
                       "the experiment")
     lab, name = f"lab{folder.split('_')[0]}", folder.split("_", 1)[1]
-    program = build / "bin" / f"{lab}_rehearsal"
+    programs = [build / "bin" / f"{lab}_{kind}" for kind in ("rehearsal", "verdict")]
+    program = next(filter(Path.is_file, programs), programs[0])
     right = build / "implementations" / lab / "solution.so"
     if not program.is_file() or not right.is_file():
         raise Problem(f"{program} or {right} is missing: ./workbook break {number_of(folder)} {letter} builds them")
@@ -226,7 +245,8 @@ def run_experiment(root, folder, build, points, letter, words):
     if out.exists():
         raise Problem(f"{out} exists already: name another folder")
     mutant = find_mutant(root, folder, experiment.mutant)
-    wrong, change = build_wrong(root, build, lab, root / "solutions" / folder / f"{name}.cpp", mutant,
+    kind = ".cu" if (root / "labs" / folder / f"{name}.cu").is_file() else ".cpp"
+    wrong, change = build_wrong(root, build, lab, root / "solutions" / folder / f"{name}{kind}", mutant,
                                 experiment.mutant)
 
     out.mkdir(parents=True)
@@ -237,15 +257,15 @@ def run_experiment(root, folder, build, points, letter, words):
     runs = []
     for run_name, implementation in [("right", right)] + [(wrong_name, wrong) for wrong_name in wrong_names]:
         place = out / run_name.replace(" ", "_")
-        command = [program, *words_of(options), "--out", place]
-        runs.append(run_program(root, command, implementation, run_name, place))
+        runs.append(run_program(root, [program, *words_of(options)], implementation, run_name, place))
         print(f"{run_name:<11} {runs[-1].ended}", flush=True)
         if not runs[-1].succeeded:
             print("\n".join("  | " + line for line in runs[-1].log[:TERMINAL_LINES]), flush=True)
             if len(runs) == 1:
                 raise Problem(f"the right version fails, so there is nothing to compare: {out}/{run_name}.log")
-    rows = loss_table(runs)
-    print("\n" + "\n".join("  ".join(f"{cell:>10}" for cell in row) for row in rows))
+    rows = [] if is_test(program) else loss_table(runs)
+    if rows:
+        print("\n" + "\n".join("  ".join(f"{cell:>10}" for cell in row) for row in rows))
     if difference := difference_in_words(runs):
         print(difference)
 

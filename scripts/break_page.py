@@ -186,7 +186,8 @@ def difference(lines):
 
 
 def page(experiment, folder, options, runs, rows, change, test):
-    """A whole HTML page that needs no other file. `change`: the lines of a diff, or empty to keep it back."""
+    """A whole HTML page that needs no other file. `rows`: loss_table(), or empty if nothing was trained. `change`: the
+    lines of a diff, or empty to keep it back."""
     number = folder.split("_")[0]
     title = f"Lab {number} · experiment {experiment.letter}"
     keys = "".join(f'<span class="key run{i}"></span>{run.name}' for i, run in enumerate(runs))
@@ -202,8 +203,9 @@ def page(experiment, folder, options, runs, rows, change, test):
     failed = not all(run.succeeded for run in runs)
     if failed:  # then the output is what there is to see
         parts.append(output)
-    parts.append(section("Training loss", f"<p>{keys}</p>\n" + chart("training loss", losses) + table(rows)
-                         + f"<p>{difference_in_words(runs)}</p>"))
+    if rows:
+        parts.append(section("Training loss", f"<p>{keys}</p>\n" + chart("training loss", losses) + table(rows)
+                             + f"<p>{difference_in_words(runs)}</p>"))
     if any(drifts):
         parts.append(section("Drift", f"<p>{keys}</p>\n" + chart("drift", drifts)))
     parts.append(timelines(runs))

@@ -245,7 +245,7 @@ def check_experiments(lab):
     section = re.search(r"^### 6\.1 .*?(?=^##)", lab.read(lab.handout), re.M | re.S)
     rows = re.findall(r"^\| ([A-Z]\d?) \| ", section[0], re.M) if section else []
     letters = [experiment.letter for experiment in experiments]
-    mutants = {mutant.name for mutant in read_mutants(lab.read(lab.mutants)) if "none" not in mutant.tasks}
+    mutants = {mutant.name for mutant in read_mutants(lab.read(lab.mutants))}
     for letter in rows:
         if letter not in letters:
             lab.problem(lab.handout, f"| {letter} |", f"{lab.experiments} has no experiment {letter}",
@@ -259,7 +259,7 @@ def check_experiments(lab):
                         f"section 6.1 of the handout has no row | {experiment.letter} |", "add it")
         if experiment.mutant not in mutants:
             lab.problem(lab.experiments, experiment.line,
-                        f"{lab.mutants} has no wrong solution {experiment.mutant}", "add it there")
+                        f"{lab.mutants} has no entry {experiment.mutant}", "add it there")
 
 
 def check_with_tests(lab):

@@ -125,19 +125,21 @@ class Workbook:
 
 
 def add_wrong_versions(book, labs):
-    """Adds those that ./workbook break runs, as files experiments/FOLDER/NAME.cpp: to be compiled, and not released."""
+    """Adds those that ./workbook break runs, as files experiments/FOLDER/NAME.cpp or .cu: to be compiled, and not
+    released."""
     for folder in (book.folders[lab] for lab in labs):
         if f"labs/{folder}/experiments.txt" not in book.files:
             continue
         mutants = {mutant.name: mutant for mutant in read_mutants(book.text(f"tests/labs/{folder}/mutants.txt"))}
-        solution = book.text(solution_of(folder))
+        kind = ".cpp" if solution_of(folder, ".cpp") in book.files else ".cu"
+        solution = book.text(solution_of(folder, kind))
         for name in {experiment.mutant for experiment in read_experiments(book.text(f"labs/{folder}/experiments.txt"))}:
             wrong = changed_source(solution, mutants[name])
-            book.files[f"{WRONG_VERSIONS}/{folder}/{name}.cpp"] = (wrong.encode(), False)
+            book.files[f"{WRONG_VERSIONS}/{folder}/{name}{kind}"] = (wrong.encode(), False)
 
 
-def solution_of(folder):
-    return f"solutions/{folder}/{folder.split('_', 1)[1]}.cpp"
+def solution_of(folder, kind):
+    return f"solutions/{folder}/{folder.split('_', 1)[1]}{kind}"
 
 
 def sources(book, labs, given):
@@ -267,13 +269,12 @@ def with_links(files):
 
 def command_of(entries, source):
     """The compiler's words for a source, without what is about this machine, this build and its speed."""
-    name = source.rsplit("/", 1)[-1]
-    if source.endswith(".cu"):  # compiled as C++ for the emulation, through a file that includes it
-        lab = source.split("/")[1].split("_")[0]
-        place = f"/emulated/lab{lab}_code_solution/{name[:-3]}.cpp"
+    like = Path(solution_of(source.split("/")[1], Path(source).suffix) if source.startswith(WRONG_VERSIONS) else source)
+    if like.suffix == ".cu":  # compiled as C++ for the emulation, through a file that includes it
+        lab = like.parts[1].split("_")[0]
+        place = f"/emulated/lab{lab}_code_solution/{like.stem}.cpp"
         found = [entry for entry in entries if entry["file"].endswith(place)]
     else:
-        like = solution_of(source.split("/")[1]) if source.startswith(WRONG_VERSIONS) else source
         found = [entry for entry in entries if entry["file"] == str(ROOT / like)]
     if not found:
         raise ReleaseError(f"the build folder does not say how {source} is compiled: cmake --preset student")

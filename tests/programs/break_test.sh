@@ -71,6 +71,23 @@ from=$folder/shipped broken 100/100 D built --steps 3 >built.txt
 has built.txt 'circle: rank 0 -> rank 2'
 from=$folder/shipped refused "has neither solutions/$lab" broken 100/100 Z none
 
+# A lab that has no program: its test judges both versions. One is wrong, one is right but slow.
+if [[ -x $build/bin/lab01cuda_ranks ]]; then
+  kernels() { # LETTER OUT
+    python3 "$root/scripts/break.py" run "$root" 01cuda_kernels "$build" "100/100 points" "$1" --out "$2"
+  }
+  kernels D mask >mask.txt
+  has mask.txt '^right .* the test passes'
+  has mask.txt '^wrong .* the test fails'
+  has mask.txt 'mask 0x0000ffff does not name lane 16'
+  lacks mask.txt 'loss'
+  page mask/index.html 0 0
+  has mask/index.html 'class="added">\+ .*0x0000ffffU'
+  kernels G slow >slow.txt
+  has slow.txt '^wrong .* the test passes'
+  has slow/index.html 'all tasks pass'
+fi
+
 # An option that the program refuses; nothing is compared then.
 if broken 0/100 A option --step 3 >option.txt 2>&1; then fail "accepted: --step"; fi
 has option.txt '^error: the right version fails'
@@ -89,4 +106,4 @@ command=
 ((status == 130)) || fail "ended with $status: $(cat interrupted.txt)"
 has interrupted.txt 'nothing is left running'
 if pgrep -f -- "--out $folder/interrupted" >/dev/null; then fail "a program is left running"; fi
-echo "two experiments, one of them without sources, and an interrupted one"
+echo "experiments that learn, deadlock and fail a test, one without sources, and an interrupted one"

@@ -101,7 +101,7 @@ slip $tests/mutants.txt "lines that the solution has 0 times" 's/ranges::sort\(n
 slip $tests/mutants.txt "task 9, which does not exist" 's/^task: 1/task: 9/'
 slip $labs/README.md "has no experiment B" 's/^\| A \| own/| B | own/'
 slip $labs/experiments.txt "has no row" 's/^# A/# B/'
-slip $labs/experiments.txt "has no wrong solution own_numbers" 's/own_number_only/own_numbers/'
+slip $labs/experiments.txt "has no entry own_numbers" 's/own_number_only/own_numbers/'
 slip $labs/experiments.txt "A has no 'look:'" '/^look/d'
 slip $labs/experiments.txt "belongs to no option" 's/^options: /&3 /'
 slip $labs/experiments.txt "'runs:' is 1" 's/^look/runs: 0\nlook/'
