@@ -22,9 +22,10 @@ struct NumberFormat {
 
 /// float32: 4 + 4 + 8 bytes per parameter; an update reads four numbers and writes three; the norm
 /// and the zeroing take one pass each. Mixed: bfloat16 values, gradients added up in float32, a
-/// float32 copy of the weights: 2 + 4 + 4 + 8 = 18 bytes (Narayanan et al. (2021); with bfloat16
-/// gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1). This is not the --precision
-/// bfloat16 of this workbook, which keeps the residual stream, and thus messages, in float32.
+/// float32 copy of the weights: 2 + 4 + 4 + 8 = 18 bytes (Megatron Core User Guide, "Distributed
+/// Optimizer"; with bfloat16 gradients 16, Rajbhandari et al., "ZeRO" (2020), section 3.1). This is
+/// not the --precision bfloat16 of this workbook, which keeps the residual stream, and thus
+/// messages, in float32.
 NumberFormat float32_precision();
 NumberFormat mixed_precision();
 
