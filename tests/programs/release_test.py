@@ -183,6 +183,18 @@ class Release(unittest.TestCase):
             for kind in ("md", "cu" if lab.endswith("cuda") else "cpp"):
                 self.assertRegex(found, rf"solutions/{folder}/\w+[.]{kind} has lines")
 
+    def test_includes(self):
+        """Of all labs: no file includes one of this workbook's that is not handed out."""
+        labs = sorted(self.book.folders)
+        files = texts(release.released_files(self.book, labs, []))
+        checked = 0
+        for path, text in files.items():
+            for header in re.findall(r'^#include "(\w+/[^"]+)"', text, re.M) if path.endswith((".h", ".cpp", ".cu")) else []:
+                if header in self.book.files:
+                    checked += 1
+                    self.assertTrue(header in files, f"{path} includes {header}, which is not handed out")
+        self.assertLess(1000, checked)
+
     def test_links(self):
         checked = 0
         for given in ([], ["01"]):
