@@ -77,7 +77,7 @@ using lab::LossFunction;
 /// step: forward, loss, backward, clipping, update. Gradients left over from before do not matter.
 /// `batch`: the same shape on every rank. The first stage reads its tokens, the last one its
 ///     targets, the others neither.
-/// `loss`: called once, on the last stage.
+/// `loss`: called once, on the last stage. On the others, backward gets an undefined tensor.
 /// `max_gradient_norm`: for clip_gradients, which all ranks call once. 0: do not clip, and send
 ///     nothing for it.
 /// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and

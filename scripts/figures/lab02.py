@@ -52,16 +52,17 @@ def data_parallel():
 
 
 def ring_states(ranks):
-    """Yields (held, received) per step: held[r][b] is the set of ranks whose numbers are in it."""
+    """Yields (held, received) per step: held[r][b] is the set of ranks whose numbers are in it. Rank r finishes
+    block r, as in lab 07."""
     held = [[{r} for _ in range(ranks)] for r in range(ranks)]
     yield [[set(b) for b in row] for row in held], set()
     for step in range(2 * (ranks - 1)):
         before = [[set(b) for b in row] for row in held]
         received = set()
         for sender in range(ranks):
-            block = (sender - step) % ranks
+            block = (sender - 1 - step) % ranks
             if step >= ranks - 1:
-                block = (sender + 1 - (step - (ranks - 1))) % ranks
+                block = (sender - (step - (ranks - 1))) % ranks
             receiver = (sender + 1) % ranks
             held[receiver][block] |= before[sender][block]
             received.add((receiver, block))
