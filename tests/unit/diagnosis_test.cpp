@@ -158,6 +158,17 @@ std::string headline_of(const OpRecord& a, const OpRecord& b) {
   return ranks.found();
 }
 
+TEST(Diagnosis, ARankThatReturnedEarlyIsInALaterCall) {
+  Ranks ranks(2);
+  ranks.wait(0, collective(OpKind::kAllReduce, 3, 4096));
+  ranks.wait(1, collective(OpKind::kBarrier, 3));
+  const auto diagnosis = ranks.diagnose_twice();
+  ASSERT_TRUE(diagnosis);
+  EXPECT_TRUE(diagnosis->details.ends_with(
+      "a rank that has returned early is in a later call already, perhaps one of the program's own"))
+      << diagnosis->details;
+}
+
 TEST(Diagnosis, MismatchedCollectives) {
   const OpRecord sum = collective(OpKind::kAllReduce, 3, 4096);
   EXPECT_EQ(headline_of(sum, sum), "nothing");

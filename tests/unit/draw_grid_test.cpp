@@ -112,6 +112,17 @@ TEST(DrawGrid, WaitsAndOtherSpans) {
             "peak: most microbatches in flight\n");
 }
 
+TEST(DrawGrid, WithoutMicrobatchesNoPeak) {
+  Timeline timeline{"", std::vector<RankTimeline>(1)};
+  timeline.ranks[0].spans = {{SpanKind::kSend, -1, 0, 3, 0}, {SpanKind::kRecv, -1, 3, 4, 0}};
+  EXPECT_EQ(draw_grid(timeline),
+            "                      idle\n"
+            "rank 0 |>>>>>>>>><<< 100 %\n"
+            "        0\n"
+            "> waits to send   < waits to receive   . idle\n"
+            "makespan 4; idle 100.0 % of all ranks' time\n");
+}
+
 TEST(DrawGrid, MeasuredTimesAreScaledToTheWidth) {
   const Timeline timeline = measured(3, 6);
   const std::string grid = draw_grid(timeline, {.width = 80});

@@ -55,7 +55,8 @@ std::string advice_about_mismatch(const OpRecord& op) {
   return is_message(op.kind)
              ? "the tensors of both sides must have the same number of elements"
              : "all ranks of a group must call the same collectives in the same order, with the "
-               "same root, reduction and number of elements";
+               "same root, reduction and number of elements; a rank that has returned early is in "
+               "a later call already, perhaps one of the program's own";
 }
 
 std::string advice_about_streams(const OpRecord& a, const OpRecord& b) {

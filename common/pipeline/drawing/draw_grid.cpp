@@ -128,16 +128,25 @@ std::string wrapped(const std::vector<std::string>& entries, size_t width,
   return text + line + "\n";
 }
 
+bool has_microbatches(const Timeline& timeline) {
+  for (int rank = 0; rank < timeline.rank_count(); ++rank)
+    if (peak_in_flight(timeline, rank) > 0) return true;
+  return false;
+}
+
 // Of all ranks, and of each rank if there is no room for its figures beside its row.
 std::vector<std::string> summary(const Timeline& timeline, bool ranks) {
   std::vector<std::string> entries = {
       fmt::format("makespan {}", format_time(makespan(timeline), timeline.unit)),
       fmt::format("idle {:.1f} % of all ranks' time", 100 * idle_share(timeline))};
   if (!ranks) return entries;
-  for (int rank = 0; rank < timeline.rank_count(); ++rank)
-    entries.push_back(
-        fmt::format("{}: idle {:.0f} %, peak {}", rank_name(timeline, rank).substr(0, kLongestName),
-                    100 * idle_share(timeline, rank), peak_in_flight(timeline, rank)));
+  for (int rank = 0; rank < timeline.rank_count(); ++rank) {
+    entries.push_back(fmt::format("{}: idle {:.0f} %",
+                                  rank_name(timeline, rank).substr(0, kLongestName),
+                                  100 * idle_share(timeline, rank)));
+    if (has_microbatches(timeline))
+      entries.back() += fmt::format(", peak {}", peak_in_flight(timeline, rank));
+  }
   return entries;
 }
 
@@ -147,9 +156,9 @@ std::string row(const Timeline& timeline, int rank, const GridLayout& layout, bo
       row_text(columns_of(timeline.ranks[static_cast<size_t>(rank)], layout), color);
   std::string text =
       fmt::format("{:<{}} |{}", rank_name(timeline, rank).substr(0, name_size), name_size, cells);
-  if (layout.figures)
-    text += fmt::format("{:4.0f} %{:5}", 100 * idle_share(timeline, rank),
-                        peak_in_flight(timeline, rank));
+  if (layout.figures) text += fmt::format("{:4.0f} %", 100 * idle_share(timeline, rank));
+  if (layout.figures && has_microbatches(timeline))
+    text += fmt::format("{:5}", peak_in_flight(timeline, rank));
   return text + "\n";
 }
 
@@ -166,19 +175,22 @@ size_t label_size(const Timeline& timeline, bool color) {
 std::string draw_grid(const Timeline& timeline, const GridStyle& style) {
   const auto width = static_cast<size_t>(std::max(style.width, kNarrowestGrid));
   GridLayout layout = grid_layout(timeline, width, label_size(timeline, style.color));
-  // A network has neither idle time nor microbatches.
+  const bool microbatches = has_microbatches(timeline);
+  // A network has no idle time.
   const bool networks = std::ranges::any_of(timeline.ranks, &RankTimeline::is_network);
   layout.figures = layout.figures && !networks;
   if (layout.time <= 0) return "nothing to draw: the timeline is empty\n";
   std::string text;
   if (layout.figures)
-    text += std::string(layout.name_width + layout.columns, ' ') + "  idle peak\n";
+    text += std::string(layout.name_width + layout.columns, ' ') +
+            (microbatches ? "  idle peak\n" : "  idle\n");
   for (int rank = 0; rank < timeline.rank_count(); ++rank)
     text += row(timeline, rank, layout, style.color);
   text += scale_text(layout, timeline.unit, width) + "\n";
   text += wrapped(legend(timeline, style.color), width, "   ");
   text += wrapped(summary(timeline, !layout.figures && !networks), width, "; ");
-  return networks ? text : text + "peak: most microbatches in flight\n";
+  if (microbatches && !networks) text += "peak: most microbatches in flight\n";
+  return text;
 }
 
 }  // namespace lab
