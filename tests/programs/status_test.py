@@ -200,7 +200,7 @@ class Status(unittest.TestCase):
         self.verdict("100/100 points")
         shutil.rmtree(self.root / "solutions")
         shown = self.status("2")
-        self.assertEqual(shown.count("which this copy of the workbook does not have yet"), 1)
+        self.assertEqual(shown.count("your course decides when to hand it out"), 1)
         self.assertNotIn("computed", shown)
 
     def test_without_python(self):
