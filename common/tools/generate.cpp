@@ -33,7 +33,8 @@ Options parse(int argc, char** argv) {
   app.add("--temperature", sampling.temperature, "", "0: always the most likely token")
       .shows_default();
   app.add("--top-k", sampling.top_k, "", "only the K most likely tokens; 0: all").shows_default();
-  app.add("--top-p", sampling.top_p, "", "only the most likely tokens of this probability")
+  app.add("--top-p", sampling.top_p, "",
+          "only the most likely tokens that together have this probability")
       .shows_default();
   app.add("--seed", sampling.seed, "", "another seed, another story").shows_default();
   app.add("--max-tokens", options.story.max_tokens, "", "longest continuation").shows_default();

@@ -108,7 +108,7 @@ int start(int argc, char** argv) {
     line.group("Pipeline");
     line.add_choice<Messages>("--messages", messages,
                               {{"safe", Messages::kSafe}, {"blocking", Messages::kBlocking}},
-                              "task 5's messages (default), or task 3's")
+                              "safe: those of task 5 (default); blocking: those of task 3")
         .carried();
     lab05::add_simulation_options(line, simulation);
   };

@@ -164,8 +164,9 @@ TEST(Diagnosis, ARankThatReturnedEarlyIsInALaterCall) {
   ranks.wait(1, collective(OpKind::kBarrier, 3));
   const auto diagnosis = ranks.diagnose_twice();
   ASSERT_TRUE(diagnosis);
-  EXPECT_TRUE(diagnosis->details.ends_with(
-      "a rank that has returned early is in a later call already, perhaps one of the program's own"))
+  EXPECT_TRUE(
+      diagnosis->details.ends_with("a rank that has returned early is in a later call already, "
+                                   "perhaps one of the program's own"))
       << diagnosis->details;
 }
 

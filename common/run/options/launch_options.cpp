@@ -29,9 +29,10 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
       fmt::format("where rank 0 listens; default: {}", kDefaultMasterPort))
       .within(1, 65535);
   add("--store", options.store, "FOLDER",
-      "fresh and seen by all ranks, in place of --master-addr and --master-port");
+      "new folder that all ranks see, instead of --master-addr and --master-port");
   add("--bind", options.interface_addr, "ADDRESS",
-      "of this machine, where other ranks reach it; default: 127.0.0.1, or towards --master-addr");
+      "of this machine, as other ranks reach it; default: 127.0.0.1, or the one towards "
+      "--master-addr");
   add("--timeout", options.timeout_s, "SECONDS", "longest wait for other ranks").shows_default();
   line.group("");
 }

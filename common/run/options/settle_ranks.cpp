@@ -67,22 +67,22 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
         .carried();
     plan.microbatches = 0;
     line.add("--microbatches", plan.microbatches, "M",
-             "that a wave takes through a pipeline; default: six a step in all pipelines")
+             "microbatches of a wave in each pipeline; default: six a step in all pipelines")
         .within(1, 4096);
   } else if (division == Division::kMicrobatches) {
     plan.microbatches = kMicrobatchesPerStep;
-    line.add("--microbatches", plan.microbatches, "M", "that a wave takes through the pipeline")
+    line.add("--microbatches", plan.microbatches, "M", "microbatches of a wave")
         .within(1, 4096)
         .shows_default()
         .kept();
   }
   if (division != Division::kStages) {
-    line.add("--waves", plan.waves, "W", "before each update of the weights")
+    line.add("--waves", plan.waves, "W", "waves per update of the weights")
         .within(1, 4096)
         .shows_default()
         .kept();
     line.add("--schedule", plan.schedule, "gpipe|1f1b|FILE",
-             "of a pipeline; a file: as common/pipeline/schedule.h says")
+             "order of the passes; the format of a FILE is in common/pipeline/schedule.h")
         .shows_default()
         .carried();
   }

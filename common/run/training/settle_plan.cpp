@@ -43,7 +43,7 @@ constexpr std::pair<const char*, const char*> kFixedOnResume[] = {
 void add_run_options(CommandLine& line, RunPlan& plan, const ProgramInfo& info) {
   line.group("Run");
   line.add("--steps", plan.steps, "N", "optimizer steps").shows_default();
-  line.add("--seed", plan.seed, "N", "of initial weights, order of the data and the story")
+  line.add("--seed", plan.seed, "N", "decides initial weights, order of the data and the story")
       .shows_default();
   line.add("--device", plan.device, "NAME", "cpu, cuda, or auto: a GPU if there is one")
       .shows_default()
@@ -53,12 +53,13 @@ void add_run_options(CommandLine& line, RunPlan& plan, const ProgramInfo& info) 
       .shows_default()
       .one_of({"float32", "tf32", "bfloat16"});
   line.add("--comm", plan.comm, "NAME",
-           "of ranks on GPUs: gloo, nccl, or auto: NCCL if each has its own GPU")
+           "between ranks on GPUs; auto is NCCL if each has its own GPU, else Gloo")
       .shows_default()
       .one_of({"gloo", "nccl", "auto"});
   line.add("--threads", plan.threads, "N", "0: all cores; of several ranks, an equal part each")
       .shows_default();
-  line.add("--out", plan.out, "FOLDER", "of this run; default: the next free one in runs/")
+  line.add("--out", plan.out, "FOLDER",
+           "for what this run writes; default: the next free one in runs/")
       .not_in_file();
   line.add_flag("--resume", plan.resume, "continue from the newest checkpoint in --out")
       .not_in_file();
@@ -99,13 +100,13 @@ void add_optimization_options(CommandLine& line, RunPlan& plan) {
   line.add("--warmup", plan.warmup, "N", "steps of linear rise; default: a sixteenth of --steps");
   line.add_choice<Decay>("--decay", plan.decay,
                          {{"constant", Decay::kConstant}, {"cosine", Decay::kCosine}},
-                         "of the learning rate after the warm-up; default: cosine");
+                         "how the learning rate falls after the warm-up; default: cosine");
   line.add_choice<OptimizerKind>("--optimizer", plan.optimizer,
                                  {{"sgd", OptimizerKind::kSgd},
                                   {"adam", OptimizerKind::kAdam},
                                   {"adamw", OptimizerKind::kAdamW}},
                                  "default: adam");
-  line.add("--weight-decay", plan.weight_decay, "X", "of adamw; default: 0.01");
+  line.add("--weight-decay", plan.weight_decay, "X", "for adamw; default: 0.01");
   line.add("--clip", plan.clip, "X", "largest norm of the gradient; 0: none").shows_default();
 }
 
