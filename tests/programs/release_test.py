@@ -221,6 +221,7 @@ class Release(unittest.TestCase):
             with self.subTest(words):
                 self.assertRegex(self.workbook(*words.split(), code=1), r"\Aerror: [^\n]*\n\Z")
         self.assertIn("next: ./workbook break 2 A", self.workbook("break", "2", code=0))
+        self.assertIn("error: lab 02 has no task 9; it has 1 2 3 4 5 (", self.workbook("test", "2", "9", code=2))
         self.assertIn("Level 1", self.workbook("hint", "2", "1", code=0).title())
 
     def test_grades(self):

@@ -128,7 +128,9 @@ int Supervisor::report() {
   } else if (!judge_ && alike && (code == 128 + SIGINT || code == 128 + SIGTERM)) {
     fmt::print(stderr, "the job was interrupted on another host\n");
   } else if (alike && children.size() > 1) {
-    fmt::print(stderr, "error: all ranks {}{}\n", judge_ ? "" : "of this host ",
+    // With an exit code, each has said why.
+    fmt::print(stderr, "{}all ranks {}{}\n", fate == RankFate::kKilled ? "error: " : "",
+               judge_ ? "" : "of this host ",
                fate == RankFate::kKilled ? "were " + describe_signal(status)
                                          : fmt::format("exited with code {}", status));
   } else {
