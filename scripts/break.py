@@ -72,13 +72,15 @@ def find_experiment(root, folder, letter):
 
 
 def find_mutant(root, folder, name):
-    file = root / "tests/labs" / folder / "mutants.txt"
-    if not file.is_file():
+    """In a released copy: without its edits."""
+    files = [root / "tests/labs" / folder / "mutants.txt", root / "reference/experiments" / f"{folder}.txt"]
+    file = next(filter(Path.is_file, files), None)
+    if not file:
         return None
     for mutant in read_mutants(file.read_text(encoding="utf-8")):
         if mutant.name == name:
             return mutant
-    raise Problem(f"tests/labs/{folder}/mutants.txt has no {name}, which labs/{folder}/experiments.txt names")
+    raise Problem(f"{file.relative_to(root)} has no {name}, which labs/{folder}/experiments.txt names")
 
 
 def link_shipped(root, lab_folder, built, name):
@@ -95,15 +97,15 @@ def link_shipped(root, lab_folder, built, name):
 
 
 def build_wrong(root, build, lab, solution, mutant, name):
-    """The wrong version as a shared object, and its difference from the solution (empty if that is not here)."""
+    """The wrong version as a shared object, and its difference from the solution (None if that is not here)."""
     folder = build / "experiments" / lab
     built = folder / f"{name}.so"
-    if not solution.is_file() or mutant is None:
+    if not solution.is_file() or mutant is None or not mutant.edits:
         link_shipped(root, solution.parent.name, built, name)
         if not built.is_file():
             raise Problem(f"this copy of the workbook has neither {solution.relative_to(root)} nor {built}: "
                           "ask whoever gave it to you")
-        return built, ""
+        return built, None
     right = solution.read_text(encoding="utf-8")
     try:
         wrong = changed_source(right, mutant)
@@ -270,7 +272,7 @@ def run_experiment(root, folder, build, points, letter, words):
         print(difference)
 
     done = re.search(r"(\d+)/(\d+) points", points)
-    if not (done and done[1] == done[2]):
+    if change and not (done and done[1] == done[2]):
         change = ""
     file = out / "index.html"
     file.write_text(page(experiment, folder, shown, runs, rows, change, found_by_test(mutant)), encoding="utf-8")

@@ -187,7 +187,7 @@ def difference(lines):
 
 def page(experiment, folder, options, runs, rows, change, test):
     """A whole HTML page that needs no other file. `rows`: loss_table(), or empty if nothing was trained. `change`: the
-    lines of a diff, or empty to keep it back."""
+    lines of a diff, empty to keep them back, or None if they are not known."""
     number = folder.split("_")[0]
     title = f"Lab {number} · experiment {experiment.letter}"
     keys = "".join(f'<span class="key run{i}"></span>{run.name}' for i, run in enumerate(runs))
@@ -213,9 +213,13 @@ def page(experiment, folder, options, runs, rows, change, test):
         parts.append(output)
     if test:
         parts.append(section("The test", f"<p>./workbook test {number.lstrip('0')}: {html.escape(test)}</p>"))
-    parts.append(section("The change", f"<pre>{difference(change.splitlines())}</pre>" if change else
-                         "<p>Appears here once you have all points of the lab: the lines around it are "
-                         "the solution's.</p>"))
+    if change:
+        shown = f"<pre>{difference(change.splitlines())}</pre>"
+    elif change is None:
+        shown = "<p>Not in this copy of the workbook: the lines around it are the solution's.</p>"
+    else:
+        shown = "<p>Appears here once you have all points of the lab: the lines around it are the solution's.</p>"
+    parts.append(section("The change", shown))
     return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
             f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n" + "".join(parts)

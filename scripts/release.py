@@ -139,6 +139,19 @@ def add_wrong_versions(book, labs):
             book.files[f"{WRONG_VERSIONS}/{folder}/{name}{kind}"] = (wrong.encode(), False)
 
 
+def messages_of_wrong_versions(book, labs):
+    """What the tests say about them, for ./workbook break: entries of mutants.txt without their edits."""
+    files = {}
+    for folder in (book.folders[lab] for lab in labs):
+        if f"labs/{folder}/experiments.txt" not in book.files:
+            continue
+        names = {experiment.mutant for experiment in read_experiments(book.text(f"labs/{folder}/experiments.txt"))}
+        entries = [f"# {mutant.name}\ntask: {' '.join(mutant.tasks)}\n" + "".join(f"message: {line}\n" for line in mutant.message)
+                   for mutant in read_mutants(book.text(f"tests/labs/{folder}/mutants.txt")) if mutant.name in names]
+        files[f"reference/{WRONG_VERSIONS}/{folder}.txt"] = ("\n".join(entries).encode(), False)
+    return files
+
+
 def solution_of(folder, kind):
     return f"solutions/{folder}/{folder.split('_', 1)[1]}{kind}"
 
@@ -371,7 +384,7 @@ def contents(book, build, labs, given, classroom):
         raise ReleaseError(f"--given: lab {stray[0]} is not among the labs {' '.join(labs)}")
     add_wrong_versions(book, labs)
     compiled, versions = compiled_files(book, build, sources(book, labs, given))
-    files = {**released_files(book, labs, given), **compiled}
+    files = {**released_files(book, labs, given), **messages_of_wrong_versions(book, labs), **compiled}
     if classroom:
         files[WORKFLOW] = (workflow(book, labs).encode(), False)
     manifest = {"labs": labs, "given": given, "classroom": classroom, "commit": book.commit, "compilers": versions,

@@ -119,7 +119,7 @@ class Release(unittest.TestCase):
                 for private in (b".debug_info", str(ROOT).encode(), b"workbook-release."):
                     self.assertNotIn(private, data, path)
             elif path.startswith("reference/"):
-                self.assertIn(path, ("reference/README.md", "reference/release.json"))
+                self.assertRegex(path, r"^reference/(README\.md|release\.json|experiments/\w+\.txt)$")
         for name in ("tasks", "launch", "settings", "extensions"):
             json.loads(re.sub(r"^ *//.*", "", files[f".vscode/{name}.json"].decode(), flags=re.M))
         kernels = self.course / f"reference/{os.uname().machine}/solutions/01cuda_kernels/kernels.cu.o"
@@ -248,6 +248,9 @@ class Release(unittest.TestCase):
                               "--heads", "4", "--context", "64", "--validation-batches", "2", code=0)
         self.assertRegex(shown, r"(?m)^right .* done")
         self.assertRegex(shown, r"(?m)^wrong .* ended with an error")
+        page = (self.folder / "broken/index.html").read_text(encoding="utf-8")
+        self.assertIn("./workbook test 2: task 3 fails", page)
+        self.assertIn("Not in this copy", page)
 
     def test_refusals(self):
         for words, reason in (("--labs 97 --out x", "there is no lab '97'"), ("--labs 3-1 --out x", "ends before"),
