@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from grade_given import write_copies
 from grade_sandbox import read_only
 from grade_submissions import GradeError
 
@@ -39,11 +40,12 @@ class Kit:
         self.libraries = self.unusual_libraries()
 
     def copy_programs(self, lab):
-        """Without names of functions that are not for students' files."""
+        """Without the names and code of functions that are not for students' files."""
         for program in (f"lab{lab}_ranks", f"lab{lab}_rehearsal"):
             if (self.build / "bin" / program).exists():
                 subprocess.run(["strip", "--strip-all", "-o", self.folder / program, self.build / "bin" / program],
                                check=True)
+        write_copies(self.build / "bin" / f"lab{lab}_ranks", self.folder / f"lab{lab}_ranks")
 
     def unusual_libraries(self):
         """Libraries of the rank programs that are in unusual places."""

@@ -105,7 +105,8 @@ class Sandbox:
         quoted = shlex.join
         # If memory ends, the kernel takes students' processes first.
         limits = EMULATION_LIMITS if lab.endswith("cuda") else RANK_LIMITS
-        lines = ["#!/bin/sh", "echo 1000 2>/dev/null >/proc/self/oom_score_adj", 'folder=$1', "shift"]
+        lines = ["#!/bin/sh", "echo 1000 2>/dev/null >/proc/self/oom_score_adj", 'folder=$1', "shift",
+                 "given= before=", 'for word; do if [ "$before" = --given ]; then given=.$word; fi; before=$word; done']
         if self.user is not None:
             lines.append(f'chown -hR {self.user}:{self.user} "$folder"')
         if self.bubblewrap:
@@ -114,18 +115,21 @@ class Sandbox:
                               *self.kit.libraries, *read_only(work / "student.so"),
                               *parents(work / "tmp" / "folder"))
             programs = parents(self.build / "bin" / ranks)
-            as_rank = [*programs, "--ro-bind", str(self.kit.folder / ranks), str(self.build / "bin" / ranks)]
+            # The copy with the correct functions that this job is given (grade_given.py).
+            as_rank = [*programs, "--ro-bind", f"{self.kit.folder / ranks}@GIVEN@", str(self.build / "bin" / ranks)]
             # The lab's program falls back on the solution, which is also what it is compared with.
             shared = [file for file in (work / "solution.so", work / "rehearsal.so") if file.exists()]
             as_program = [*programs, "--ro-bind-try", str(self.kit.folder / rehearsal), str(self.build / "bin" / rehearsal),
                           *read_only(*shared, self.build / "implementations" / f"lab{lab}" / "solution.so",
                                      ROOT / "data")]
             lines += ["case $1 in", f"  /usr/bin/env) files='{quoted(as_program)}' ;;",
-                      f"  *) files='{quoted(as_rank)}' ;;", "esac",
-                      f'{quoted(base)} $files --bind "$folder" "$folder" --chdir "$folder" --remount-ro / \\',
+                      '  *) files="{}" ;;'.format(quoted(as_rank).replace("@GIVEN@", "$given")), "esac",
+                      f'{quoted(base)} $files --perms 0755 --dir "${{folder%/*}}" --bind "$folder" "$folder" \\',
+                      '  --chdir "$folder" --remount-ro / \\',
                       f'  {quoted(self.as_user(limits))} "$@"']
         else:
-            lines += ['cd "$folder"', 'export TMPDIR="$folder"', "unset LAB_SANDBOX LAB_SEED", "case $1 in",
+            lines += ['chmod o+x "${folder%/*}"', 'cd "$folder"', 'export TMPDIR="$folder"',
+                      "unset LAB_SANDBOX LAB_SEED", "case $1 in",
                       f'  /usr/bin/env) {quoted(self.as_user(limits, PROGRAM_GROUP))} "$@" ;;',
                       f'  *) {quoted(self.as_user(limits))} "$@" ;;', "esac"]
             if self.user is not None:

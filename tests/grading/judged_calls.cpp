@@ -1,7 +1,6 @@
 // Runs sequences of calls in rank programs, and judges each call, or compares it with the
 // solution's.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,6 +58,7 @@ RankJob job_of(const std::vector<Call>& calls, const JobOptions& options,
               .implementation = implementation,
               .scenario = kCalls,
               .inputs = std::vector<Parcel>(calls.at(0).inputs.size()),
+              .given = options.given,
               .deadline_s = options.deadline_s,
               .threads = options.network == Network::kSimulated ? 1 : options.threads,
               .network = options.network,
@@ -66,7 +66,6 @@ RankJob job_of(const std::vector<Call>& calls, const JobOptions& options,
   for (size_t rank = 0; rank < job.inputs.size(); ++rank) {
     Parcel& input = job.inputs[rank];
     input.set(kCalls, static_cast<double>(calls.size()));
-    input.set_text("given", fmt::format("{}", fmt::join(options.given, " ")));
     for (size_t k = 0; k < calls.size(); ++k) {
       Parcel arguments = calls[k].inputs.at(rank);
       arguments.set_text("scenario", calls[k].scenario);

@@ -84,6 +84,8 @@ std::unique_ptr<ChildProcess> start(const Scene& scene, int rank) {
   std::vector<std::string> command{job.program, "--scenario", job.scenario};
   if (!job.implementation.empty())
     command.insert(command.end(), {"--implementation", job.implementation});
+  if (!job.given.empty())
+    command.insert(command.end(), {"--given", fmt::format("{}", fmt::join(job.given, ","))});
   if (job.network == Network::kSimulated)
     command.insert(command.end(),
                    {"--in", folder, "--out", folder, "--simulate", to_text(job.simulation)});
@@ -91,9 +93,10 @@ std::unique_ptr<ChildProcess> start(const Scene& scene, int rank) {
     command.insert(command.end(), {"--in", rank_input_file(folder, rank), "--out",
                                    rank_result_file(folder, rank)});
   const std::map<std::string, std::string> environment = environment_of(scene, rank);
+  const fs::path own = job.network == Network::kSimulated ? folder : rank_folder(folder, rank);
   const bool debugged = debug_rank() == rank;
   if (debugged) command.emplace_back("--wait-for-debugger");
-  auto child = std::make_unique<ChildProcess>(in_sandbox(folder, command), environment);
+  auto child = std::make_unique<ChildProcess>(in_sandbox(own, command), environment);
   if (debugged)
     fmt::print(stderr,
                "rank {} waits for a debugger. In another terminal:\n  gdb -p {}\nand there: "
@@ -253,6 +256,7 @@ std::vector<RankResult> run_ranks(const RankJob& job) {
   std::vector<RankResult> results(job.inputs.size());
   for (int rank = 0; rank < ranks; ++rank) {
     results[static_cast<size_t>(rank)].rank = rank;
+    fs::create_directory(rank_folder(scene.folder.path(), rank));
     job.inputs[static_cast<size_t>(rank)].write(rank_input_file(scene.folder.path(), rank));
   }
   for (int rank = 0; rank < (simulated ? 1 : ranks); ++rank)

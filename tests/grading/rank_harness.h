@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct RankJob {
   std::filesystem::path implementation = {};  // that it loads, unless it is linked with one
   std::string scenario;                       // what the rank program must do, see rank_main.h
   std::vector<Parcel> inputs;                 // one per rank
+  std::set<std::string> given = {};           // tasks whose functions are correct ones
   double deadline_s = 10;  // in which it is done unless something is wrong; then every rank that
                            // still runs is ended
   double grace_s = 1;      // what the other ranks get once one has failed
@@ -49,8 +51,9 @@ std::vector<RankResult> run_ranks_patiently(const RankJob& job);
 inline constexpr double kPatience = 4;
 
 /// How to start a process that contains a student's code. The environment variable LAB_SANDBOX may
-/// name a program that confines it: its arguments are `folder`, the only one that the process may
-/// write to, and the command. Without that variable, the command itself.
+/// name a program that confines it: its arguments are `folder`, the only one that the process sees
+/// and may write to, and the command, in which --given names the tasks that are given. Without that
+/// variable, the command itself.
 std::vector<std::string> in_sandbox(const std::filesystem::path& folder,
                                     std::vector<std::string> command);
 

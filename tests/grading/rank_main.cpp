@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -109,21 +110,27 @@ Parcel run_group_calls(const Scenarios& scenarios, const Parcel& input, const fs
   });
 }
 
-/// The tasks whose functions are given, as the input names them.
-void read_given(const Parcel& input) {
-  if (!input.has("given")) return;
-  std::istringstream words(input.text("given"));
-  set_given({std::istream_iterator<std::string>(words), {}});
+/// An input. Its file goes before any code that is judged runs: that could read other ranks'
+/// inputs, or start this program once more with an input of its own.
+Parcel take_input(const fs::path& file) {
+  Parcel input = Parcel::read(file);
+  fs::remove(file);
+  return input;
+}
+
+/// "1,4b" -> {"1", "4b"}
+std::set<std::string> words_of(std::string text) {
+  std::ranges::replace(text, ',', ' ');
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 /// This process is one rank. The result is written before the rank leaves the job: a rank that
 /// waits for it in vain must not take it away.
-int run_rank(const Scenarios& scenarios, const std::string& scenario, const fs::path& input,
+int run_rank(const Scenarios& scenarios, const std::string& scenario, const Parcel& arguments,
              const fs::path& result) {
-  const Parcel arguments = Parcel::read(input);
   std::optional<InScenario> in_scenario(result);
   std::unique_ptr<Job> job;
-  read_given(arguments);
   const Parcel parcel = run(result, [&] {
     if (scenario == kCalls && std::getenv("MASTER_ADDR") == nullptr)
       return run_calls(arguments, result,
@@ -162,20 +169,17 @@ SimulationOptions options_from(const std::string& text, int ranks) {
   return options;
 }
 
-int simulated_ranks(const fs::path& folder) {
-  int ranks = 0;
-  while (fs::exists(rank_input_file(folder, ranks))) ++ranks;
-  return ranks;
+std::vector<Parcel> take_inputs(const fs::path& folder) {
+  std::vector<Parcel> inputs;
+  for (int rank = 0; fs::exists(rank_input_file(folder, rank)); ++rank)
+    inputs.push_back(take_input(rank_input_file(folder, rank)));
+  return inputs;
 }
 
 /// This process is all ranks.
 int simulate_ranks(const Scenarios& scenarios, const std::string& scenario,
-                   const std::string& options, const fs::path& input, const fs::path& result) {
-  std::vector<Parcel> arguments;
-  for (int rank = 0; rank < simulated_ranks(input); ++rank)
-    arguments.push_back(Parcel::read(rank_input_file(input, rank)));
-
-  if (!arguments.empty()) read_given(arguments[0]);
+                   const std::string& options, const std::vector<Parcel>& arguments,
+                   const fs::path& result) {
   std::vector<std::optional<Parcel>> results(arguments.size());
   std::list<InScenario> in_scenario;
   for (size_t rank = 0; rank < results.size(); ++rank)
@@ -260,13 +264,15 @@ int rank_main(int argc, char** argv, const Scenarios& scenarios) {
   std::string scenario;
   fs::path input;
   fs::path result;
+  std::string given;
   std::string simulation;
   fs::path implementation;
   bool wait = false;
   app.add("--scenario", scenario, "", "What to run").required();
-  app.add("--in", input, "", "File with its input").required();
+  app.add("--in", input, "", "File with its input, which is removed").required();
   app.add("--out", result, "", "File for its result").required();
   app.add("--implementation", implementation, "", "Shared object with the lab's functions");
+  app.add("--given", given, "", "Tasks whose functions are correct ones: 1,4b");
   app.add("--simulate", simulation, "", "All ranks in this process: how the network behaves");
   app.add_flag("--wait-for-debugger", wait, "Do nothing until a debugger is attached");
   try {
@@ -283,10 +289,14 @@ int rank_main(int argc, char** argv, const Scenarios& scenarios) {
   }
   if (wait) wait_for_debugger();
   try {
+    const bool simulated = !simulation.empty();
+    const std::vector<Parcel> inputs =
+        simulated ? take_inputs(input) : std::vector{take_input(input)};
+    set_given(words_of(given));
     if (!implementation.empty())
-      load_implementation(implementation, simulation.empty() ? 1 : simulated_ranks(input));
-    if (simulation.empty()) return run_rank(scenarios, scenario, input, result);
-    return simulate_ranks(scenarios, scenario, simulation, input, result);
+      load_implementation(implementation, static_cast<int>(inputs.size()));
+    if (!simulated) return run_rank(scenarios, scenario, inputs[0], result);
+    return simulate_ranks(scenarios, scenario, simulation, inputs, result);
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return kParcelFailed;

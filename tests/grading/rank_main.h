@@ -28,12 +28,14 @@ struct Scenarios {
 /// (implementation.h).
 ///
 /// The scenario "calls" runs the calls of a sequence one after the other in this process: `input`
-/// holds their number as "calls", the tasks that are given as "given", and each call as the part
-/// "callK", whose text "scenario" says what it runs. The result holds what each returned in parts
-/// of the same names, with the operations of the call (operations.h). Ranks meet between calls.
+/// holds their number as "calls", and each call as the part "callK", whose text "scenario" says
+/// what it runs. The result holds what each returned in parts of the same names, with the
+/// operations of the call (operations.h). Ranks meet between calls.
 ///
 /// With `--simulate OPTIONS`, as `to_text` writes them, this one process runs all ranks of a group
-/// scenario; `--in` and `--out` are then the folder of the files that rank_files.h names.
+/// scenario; `--in` and `--out` are then the folder of the files that rank_files.h names. With
+/// `--given 1,4b` the functions of these tasks are correct ones. Inputs are removed before the
+/// shared object is loaded.
 int rank_main(int argc, char** argv, const Scenarios& scenarios);
 
 inline constexpr const char* kCalls = "calls";

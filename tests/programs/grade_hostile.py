@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hostile_submissions import ATTACKS, POINTS, ROOT, SOLUTION, SUCCESS, UNBUILT, attacking
+from hostile_submissions import ATTACKS, POINTS, ROOT, SOLUTION, SUCCESS, THEFTS, UNBUILT, attacking, placed, stealing
 
 FILE = "labs/02_gradient_allreduce/gradient_allreduce.cpp"
 
@@ -51,15 +51,15 @@ def main():
                 return
             file = folder / name / FILE
             file.parent.mkdir(parents=True)
-            for word, value in {"@ROOT@": ROOT, "@BUILD@": options.build.resolve(), "@MARK@": mark}.items():
-                text = text.replace(word, str(value))
-            file.write_text(text, encoding="utf-8")
+            file.write_text(placed(text, options.build.resolve(), mark), encoding="utf-8")
             deserved[name] = points
 
         for i, (name, body) in enumerate(ATTACKS.items()):
             add(name, attacking(body), POINTS)
             if i % 8 == 0:
                 add(f"solution-{i}", SOLUTION + f"// {i}\n", 100)
+        for name, body in THEFTS.items():
+            add(name, stealing(body), POINTS)
         for name, text in UNBUILT.items():
             add(name, text + SOLUTION, 0)
         before = set(Path("/tmp").iterdir())

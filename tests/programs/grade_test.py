@@ -9,7 +9,9 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -22,6 +24,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import grade  # noqa: E402
 import grade_files  # noqa: E402
+import grade_given  # noqa: E402
 import grade_sandbox  # noqa: E402
 import grade_submissions  # noqa: E402
 import hostile_submissions as hostile  # noqa: E402
@@ -89,11 +92,11 @@ class GradeTest(unittest.TestCase):
                              "link": "is a symbolic link", "climbs": "leaves the archive",
                              "two_files": "several files", "broken": "no readable zip archive",
                              "includes": "No such file", "password": "No such file", "exits": "exit code 0",
-                             "starter": "is not written yet", "given": "set_given"}.items():
+                             "starter": "is not written yet", "given": "set_given", "names_correct": "given_3"}.items():
             self.assertIn(reason, messages(self.first, name)[0], name)
 
     def test_sandbox(self):
-        attacks = "\n".join(messages(self.first, "attacks"))
+        attacks = "\n".join(sum((messages(self.first, name) for name in ("attacks", *hostile.THEFTS)), []))
         self.assertNotIn(hostile.SUCCESS, attacks)
         self.assertNotIn("root:x:0", attacks)
         self.assertIn("visible: nothing\n", messages(self.first, "intruder")[1] + "\n")
@@ -101,6 +104,25 @@ class GradeTest(unittest.TestCase):
         for path in (ROOT, ROOT / "labs", BUILD, Path("/usr"), Path("/")):
             self.assertFalse((path / "written").exists())
         self.assertFalse(Path("/tmp", self.mark).exists())
+
+    def test_correct_functions_are_hidden(self):
+        """A rank program exports none of them, and a copy for a job has those that the job is given, and no other."""
+        for program in sorted((BUILD / "bin").glob("lab*_ranks")):
+            exported = grade_given.printed_by("nm", "-DC", "--defined-only", program)
+            self.assertEqual(re.findall(r"^\w+ [A-Z] .*(?:given_|correct_|::correct::|lab::grading::\w+\().*", exported, re.M), [])
+            given = set(re.findall(r'is_given\("(\w+)"\)', "".join(
+                file.read_text(encoding="utf-8") for file in ROOT.glob(f"tests/labs/{program.name[3:-6]}_*/rank*.cpp"))))
+            found = grade_given.given_code(program)
+            self.assertEqual(set().union(*(tasks for tasks, _, _ in found)), given, program)
+        program, stripped = BUILD / "bin/lab02_ranks", self.folder / "copies/lab02_ranks"
+        stripped.parent.mkdir()
+        subprocess.run(["strip", "-o", stripped, program], check=True)
+        whole = stripped.read_bytes()
+        grade_given.write_copies(program, stripped)
+        self.assertEqual((stripped.parent / "lab02_ranks.3").read_bytes(), whole)
+        changed = sum(a != b for a, b in zip(whole, stripped.read_bytes()))
+        size = sum(size for _, _, size in grade_given.given_code(program))
+        self.assertTrue(0.9 * size < changed <= size, (changed, size))
 
     def test_reports(self):
         good = json.loads((self.first / "solution/results.json").read_text(encoding="utf-8"))

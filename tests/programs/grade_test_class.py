@@ -118,8 +118,13 @@ class Class:
         self.add_folder("given", "#include <set>\n#include <string>\nnamespace lab::grading { "
                         "void set_given(std::set<std::string>); }\n" + STARTER +
                         '\nconst bool given = (lab::grading::set_given({"1", "2", "3", "4", "5"}), true);\n', 0)
-        self.add_folder("attacks", placed(hostile.attacking("\n".join(map(hostile.ATTACKS.get, ATTACKS))), build, folder, mark),
+        self.add_folder("names_correct", STARTER + "\nnamespace lab02::given_3 {\nvoid average_gradients("
+                        "std::span<const lab::Tensor>, int64_t, lab::ProcessGroup&);\n}\n"
+                        "auto* correct = &lab02::given_3::average_gradients;\n", 0)
+        self.add_folder("attacks", hostile.placed(hostile.attacking("\n".join(map(hostile.ATTACKS.get, ATTACKS))), build, mark),
                         hostile.POINTS)
+        for name, body in hostile.THEFTS.items():
+            self.add_folder(name, hostile.placed(hostile.stealing(body), build, mark), hostile.POINTS)
         rows = io.StringIO()
         csv.writer(rows).writerows([["name", "path"], ["Zoë, listed", "solution"]])
         (folder / "list.csv").write_text(rows.getvalue(), encoding="utf-8")

@@ -1,7 +1,10 @@
-"""Submissions of lab 02 that attack the grader. Each is the solution with a wrong shard (task 2), which attacks first:
-it deserves the points of the other tasks, whatever happens to this one. @ROOT@ and @BUILD@ are the workbook's folders,
-@MARK@ occurs in the names of all files and processes that an attack leaves.
+"""Submissions of lab 02 that attack the grader. Each is the solution with a wrong shard (task 2), which attacks first, or
+with an average_gradients (task 3) that only attacks: it deserves the points of the other tasks, whatever happens to this
+one. @ROOT@ and @BUILD@ are the workbook's folders, @MARK@ occurs in the names of all files and processes that an attack
+leaves, @OFFSET@ leads from the function of the contract to the correct one of the rank program.
 """
+import re
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +41,25 @@ INCLUDES = """
 extern char** environ;
 """
 
-# Bodies of `void attack()`. `results()` are the files that this rank's process must write; `say()` tells what should not
-# have been possible, after SUCCESS in the message of the task.
+# `results()` are the files that this rank's process must write; `say()` tells what should not have been possible, after
+# SUCCESS in the message of the task.
+HELPERS = """
+namespace {
+[[maybe_unused]] std::vector<std::string> results() {
+  std::vector<std::string> found;
+  std::ifstream words("/proc/self/cmdline");
+  for (std::string word, before; std::getline(words, word, '\\0'); before = word)
+    if (before == "--out")
+      for (const char* name : {"", "/rank0/result", "/rank1/result", "/rank2/result"}) found.push_back(word + name);
+  return found;
+}
+#pragma GCC diagnostic ignored "-Wunused-result"
+#pragma GCC diagnostic ignored "-Winfinite-recursion"
+std::string said;
+[[maybe_unused]] void say(const char* word) { said += std::string(" ") + word; }
+"""
+
+# Bodies of `void attack()`.
 ATTACKS = {
     # Ends
     "exit": "std::exit(0);",
@@ -114,6 +134,22 @@ ATTACKS = {
                'if (std::system("exec 3<>/dev/tcp/1.1.1.1/53") == 0) say("network");',
 }
 
+# Instead of averaging gradients (task 3), by what other ranks were given, or by the correct function for task 4.
+THEFTS = {
+    "peeks": "std::error_code e; for (const std::filesystem::path path : results()) "
+             "for (const auto& folder : {path, path.parent_path(), path.parent_path().parent_path()}) "
+             "for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, "
+             "std::filesystem::directory_options::skip_permission_denied, e)) "
+             'if (entry.path().filename() == "input" || entry.path().extension() == ".in") say("inputs");',
+    "starts_itself": 'std::vector<std::string> words; std::ifstream file("/proc/self/cmdline"); std::string word; '
+                     "while (std::getline(file, word, '\\0')) words.push_back(word); "
+                     'if (std::ranges::find(words, "--given") == words.end()) { words.push_back("--given"); '
+                     'words.push_back("3"); std::vector<char*> line; for (auto& one : words) line.push_back(one.data()); '
+                     'line.push_back(nullptr); execv("/proc/self/exe", line.data()); }',
+    "calls_correct": "volatile auto place = reinterpret_cast<uintptr_t>(&lab02::average_gradients) + @OFFSET@; "
+                     "reinterpret_cast<decltype(&lab02::average_gradients)>(place)(gradients, targets, world);",
+}
+
 # Files that do not get as far as running: name -> contents. They deserve nothing.
 UNBUILT = {
     "includes_solution": '#include "@ROOT@/solutions/02_gradient_allreduce/gradient_allreduce.cpp"\n',
@@ -126,24 +162,35 @@ UNBUILT = {
 }
 
 
+def placed(text, build, mark):
+    """With the places of this machine."""
+    if "@OFFSET@" in text:
+        names = subprocess.run(["nm", "-C", build / "bin/lab02_ranks"], capture_output=True, text=True, check=True).stdout
+        contract, correct = (int(re.search(rf"^(\w+) . lab02::{name}\(", names, re.M)[1], 16)
+                             for name in ("average_gradients", "given_3::average_gradients"))
+        text = text.replace("@OFFSET@", str(correct - contract))
+    for word, value in {"@ROOT@": ROOT, "@BUILD@": build, "@MARK@": mark}.items():
+        text = text.replace(word, str(value))
+    return text
+
+
+def stealing(body):
+    """As `attacking`, in place of averaging gradients."""
+    signature = "void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,\n" \
+                "                       lab::ProcessGroup& world) {\n"
+    before, found, after = SOLUTION.partition(signature)
+    assert found and "}\n\n// Task 4" in after
+    head, _, rest = before.partition("namespace lab02 {")
+    return head + "#include <algorithm>\n#include <span>\n" + INCLUDES + HELPERS + "}  // namespace\nnamespace lab02 {" + rest + \
+        signature + f'  {body}\n  if (!said.empty()) throw std::runtime_error("{SUCCESS}:" + said);\n' + \
+        "}\n\n// Task 4" + after.partition("}\n\n// Task 4")[2]
+
+
 def attacking(body):
     wrong = SOLUTION.replace("share.push_back(order[i * ranks + static_cast<size_t>(rank)]);", "share.push_back(order[i]);")
     start = "  const auto ranks = static_cast<size_t>(world_size);\n  const size_t length"
     assert wrong != SOLUTION and wrong.count(start) == 1
-    attack = INCLUDES + """
-namespace {
-[[maybe_unused]] std::vector<std::string> results() {
-  std::vector<std::string> found;
-  std::ifstream words("/proc/self/cmdline");
-  for (std::string word, before; std::getline(words, word, '\\0'); before = word)
-    if (before == "--out")
-      for (const char* name : {"", "/rank0.out", "/rank1.out", "/rank2.out"}) found.push_back(word + name);
-  return found;
-}
-#pragma GCC diagnostic ignored "-Wunused-result"
-#pragma GCC diagnostic ignored "-Winfinite-recursion"
-std::string said;
-[[maybe_unused]] void say(const char* word) { said += std::string(" ") + word; }
+    attack = INCLUDES + HELPERS + """
 void attack() {
   @BODY@
   if (!said.empty()) throw std::runtime_error("@SUCCESS@:" + said);

@@ -21,6 +21,7 @@ using lab::grading::Parcel;
 using lab::grading::record_event;
 
 namespace lab01 {
+namespace given_1a {
 namespace {
 
 /// Two threads that call it leave at the same moment, unless the other one does not come: what they
@@ -33,8 +34,10 @@ void leave_in_pairs() {
   }
 }
 
+}  // namespace
+
 /// In the place of the student's for task 1b. It refuses what no cross-entropy can answer.
-double correct_cross_entropy(std::span<float> logits, int32_t target, float scale) {
+LAB_GIVEN double cross_entropy(std::span<float> logits, int32_t target, float scale) {
   lab::require(target != lab::kPadding,
                "cross_entropy was called with padding as the target: a position whose next token "
                "is lab::kPadding predicts nothing");
@@ -57,12 +60,12 @@ double correct_cross_entropy(std::span<float> logits, int32_t target, float scal
   return loss;
 }
 
-}  // namespace
+}  // namespace given_1a
 
 // The contract's functions.
 
 double cross_entropy(std::span<float> logits, int32_t target, float scale) {
-  if (lab::grading::is_given("1a")) return correct_cross_entropy(logits, target, scale);
+  if (lab::grading::is_given("1a")) return given_1a::cross_entropy(logits, target, scale);
   return own(&cross_entropy)(logits, target, scale);
 }
 

@@ -16,11 +16,11 @@ using lab::grading::Parcel;
 using lab::grading::record_event;
 
 namespace lab02 {
-namespace {
+namespace given_3 {
 
 /// In the place of the student's for task 4. It refuses what no averaging can answer.
-void correct_average_gradients(std::span<const Tensor> gradients, int64_t targets,
-                               ProcessGroup& world) {
+LAB_GIVEN void average_gradients(std::span<const Tensor> gradients, int64_t targets,
+                                 ProcessGroup& world) {
   lab::require(targets >= 0, "average_gradients was called with {} targets", targets);
   lab::require(!gradients.empty(), "average_gradients was called without a tensor");
   const Tensor total = Tensor::from({static_cast<float>(targets)}, {1});
@@ -37,7 +37,7 @@ void correct_average_gradients(std::span<const Tensor> gradients, int64_t target
     for (float& value : tensor.values()) value = *next++;
 }
 
-}  // namespace
+}  // namespace given_3
 
 // The contract's functions.
 
@@ -51,7 +51,7 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 
 void average_gradients(std::span<const Tensor> gradients, int64_t targets, ProcessGroup& world) {
   record_event("average");
-  if (lab::grading::is_given("3")) return correct_average_gradients(gradients, targets, world);
+  if (lab::grading::is_given("3")) return given_3::average_gradients(gradients, targets, world);
   return own(&average_gradients)(gradients, targets, world);
 }
 

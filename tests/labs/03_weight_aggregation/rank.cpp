@@ -26,9 +26,13 @@ const float*& gradients_of_the_step() {
   return gradients;
 }
 
+}  // namespace
+
 // In the place of the student's for tasks 3 and 4. They refuse what they cannot answer.
 
-void correct_average_weights(const Tensor& weights, double share, ProcessGroup& world) {
+namespace given_1b {
+
+LAB_GIVEN void average_weights(const Tensor& weights, double share, ProcessGroup& world) {
   lab::require(weights.numel() == 0 || weights.data() != gradients_of_the_step(),
                "average_weights was given the gradients, which lab 02 averages: here "
                "model.parameters() are averaged, after the local step");
@@ -36,7 +40,11 @@ void correct_average_weights(const Tensor& weights, double share, ProcessGroup& 
   world.all_reduce(weights);
 }
 
-bool correct_aggregation_due(int64_t step, int64_t every) {
+}  // namespace given_1b
+
+namespace given_2 {
+
+LAB_GIVEN bool aggregation_due(int64_t step, int64_t every) {
   lab::require(every >= 1 && step >= 1,
                "aggregation_due was called with step {} and every {}: both count from 1; are they "
                "passed on in this order, and unchanged?",
@@ -44,7 +52,7 @@ bool correct_aggregation_due(int64_t step, int64_t every) {
   return step % every == 0;
 }
 
-}  // namespace
+}  // namespace given_2
 
 // The contract's functions.
 
@@ -52,12 +60,12 @@ double share_of(double examples, ProcessGroup& world) { return own(&share_of)(ex
 
 void average_weights(const Tensor& weights, double share, ProcessGroup& world) {
   lab::grading::record_event("average");
-  if (is_given("1b")) return correct_average_weights(weights, share, world);
+  if (is_given("1b")) return given_1b::average_weights(weights, share, world);
   return own(&average_weights)(weights, share, world);
 }
 
 bool aggregation_due(int64_t step, int64_t every) {
-  return is_given("2") ? correct_aggregation_due(step, every) : own(&aggregation_due)(step, every);
+  return is_given("2") ? given_2::aggregation_due(step, every) : own(&aggregation_due)(step, every);
 }
 
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,

@@ -4,7 +4,9 @@
 #include <optional>
 #include <vector>
 
-namespace lab05::correct {
+#include "tests/grading/implementation.h"
+
+namespace lab05::given_4b {
 namespace {
 
 using lab::Action;
@@ -105,10 +107,11 @@ class Runner {
 
 }  // namespace
 
-double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
-                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
-                   int64_t total_targets, lab::ProcessGroup& pipeline) {
+LAB_GIVEN double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
+                             std::span<const lab::TokenBatch> microbatches,
+                             const LossFunction& loss, int64_t total_targets,
+                             lab::ProcessGroup& pipeline) {
   return Runner(stage, microbatches, loss, total_targets, pipeline).run(actions);
 }
 
-}  // namespace lab05::correct
+}  // namespace lab05::given_4b

@@ -3,11 +3,11 @@
 
 #include "labs/05_microbatches/microbatches.h"
 
-namespace lab05::correct {
+namespace lab05::given_4b {
 
 /// Tasks 4a and 4b.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);
 
-}  // namespace lab05::correct
+}  // namespace lab05::given_4b

@@ -13,14 +13,21 @@ namespace lab06 {
 
 int int_of(const lab::grading::Parcel& input, const std::string& entry);
 
-/// The mesh of "dp" pipelines of "pp" stages: groups "pipeline 0" and "replicas of stage 0".
-Mesh correct_mesh(const lab::grading::Parcel& input, lab::ProcessGroup& world);
+namespace given_2 {
+/// Pipelines of `pp` stages: groups "pipeline 0" and "replicas of stage 0".
+Mesh make_mesh(lab::ProcessGroup& world, int pp);
+}  // namespace given_2
 
-int64_t correct_total_targets(const lab::LlamaStage& stage,
-                              std::span<const lab::TokenBatch> microbatches, Mesh& mesh);
-double correct_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
+namespace given_4 {
+int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
+                      Mesh& mesh);
+}  // namespace given_4
+
+namespace given_5 {
+double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
                          std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                          Mesh& mesh);
+}  // namespace given_5
 
 /// Those of the input's only step.
 std::vector<lab::TokenBatch> microbatches_of(const lab::grading::Parcel& input);

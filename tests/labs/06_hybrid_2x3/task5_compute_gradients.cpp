@@ -8,7 +8,7 @@ namespace {
 
 /// Without clipping: the gradients go into the optimizer as they are.
 void expect_gradients(std::vector<StepCase> cases, JobOptions options) {
-  options.given = {"1", "4"};
+  options.given = {"1", "2", "4"};
   for (StepCase& c : cases) c.training.max_norm = 0;
   expect_steps("gradients", cases, options);
 }
@@ -35,7 +35,7 @@ void expect_refusals(const Grid& g, int wave, const std::vector<size_t>& counts,
     calls.push_back(c.call("gradients_refused"));
   }
   judge_calls(
-      calls, late_messages(seed, {"1", "4"}), [&](size_t k, const std::vector<Parcel>& ranks) {
+      calls, late_messages(seed, {"1", "2", "4"}), [&](size_t k, const std::vector<Parcel>& ranks) {
         for (size_t rank = 0; rank < ranks.size(); ++rank)
           expect_refusal(fmt::format("rank {}: {} microbatches are not one or more waves of the "
                                      "schedule's {}; compute_gradients",

@@ -7,7 +7,7 @@ namespace lab06 {
 namespace {
 
 void expect_training(const std::vector<StepCase>& cases, JobOptions options) {
-  options.given = {"1", "4", "5"};
+  options.given = {"1", "2", "4", "5"};
   expect_steps("train_step", cases, options);
 }
 

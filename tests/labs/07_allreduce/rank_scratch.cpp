@@ -32,13 +32,13 @@ void release(void* block) {
 
 }  // namespace
 
-namespace lab07 {
+namespace lab07::scenario {
 
 void count_scratch() { in_use = most = 0; }
 size_t most_scratch() { return static_cast<size_t>(most); }
 size_t kept_scratch() { return static_cast<size_t>(std::max<ptrdiff_t>(in_use, 0)); }
 
-}  // namespace lab07
+}  // namespace lab07::scenario
 
 // The standard lets a program replace these; all other forms call them.
 void* operator new(size_t bytes) { return or_throw(counted(std::malloc(bytes))); }

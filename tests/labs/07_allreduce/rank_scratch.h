@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace lab07 {
+namespace lab07::scenario {
 
 /// From now on, this thread's memory is counted: whatever comes from operator new, as tensors do.
 void count_scratch();
@@ -12,4 +12,4 @@ size_t most_scratch();
 /// How many more bytes are in use now than when it was called.
 size_t kept_scratch();
 
-}  // namespace lab07
+}  // namespace lab07::scenario

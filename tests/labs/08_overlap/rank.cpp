@@ -23,12 +23,12 @@ namespace lab08 {
 
 std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
                                    int64_t first_cap_bytes) {
-  if (is_given("1")) return correct_buckets(sizes, cap_bytes, first_cap_bytes);
+  if (is_given("1")) return given_1::assign_buckets(sizes, cap_bytes, first_cap_bytes);
   return own(&assign_buckets)(sizes, cap_bytes, first_cap_bytes);
 }
 
 void begin(Reducer& reducer, int64_t targets) {
-  if (is_given("2")) return correct_begin(reducer, targets);
+  if (is_given("2")) return given_2::begin(reducer, targets);
   own (&begin)(reducer, targets);
 }
 
@@ -41,7 +41,7 @@ void ready(Reducer& reducer, size_t parameter) {
                "a backward pass after the step still calls ready: empty when_gradient_ready before "
                "train_step returns");
   if (is_given("2"))
-    correct_ready(reducer, parameter);
+    given_2::ready(reducer, parameter);
   else
     own (&ready)(reducer, parameter);
   lab::grading::record_event(fmt::format("ready:{}:{}", parameter, reducer.works.size()));
@@ -49,7 +49,7 @@ void ready(Reducer& reducer, size_t parameter) {
 
 void finish(Reducer& reducer) {
   lab::grading::record_event("finish");
-  if (is_given("3")) return correct_finish(reducer);
+  if (is_given("3")) return given_3::finish(reducer);
   own (&finish)(reducer);
 }
 

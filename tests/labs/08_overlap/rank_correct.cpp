@@ -3,13 +3,16 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "tests/grading/implementation.h"
 
 namespace lab08 {
 
 using lab::Tensor;
 
-std::vector<Bucket> correct_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
-                                    int64_t first_cap_bytes) {
+namespace given_1 {
+
+LAB_GIVEN std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
+                                             int64_t first_cap_bytes) {
   std::vector<Bucket> all;
   Bucket bucket;
   int64_t room = first_cap_bytes;
@@ -26,7 +29,11 @@ std::vector<Bucket> correct_buckets(std::span<const int64_t> sizes, int64_t cap_
   return all;
 }
 
-void correct_begin(Reducer& reducer, int64_t targets) {
+}  // namespace given_1
+
+namespace given_2 {
+
+LAB_GIVEN void begin(Reducer& reducer, int64_t targets) {
   lab::require(targets >= 0, "begin was called with {} targets", targets);
   reducer.targets = targets;
   reducer.is_ready = std::vector<bool>(reducer.gradients.size(), false);
@@ -38,7 +45,7 @@ void correct_begin(Reducer& reducer, int64_t targets) {
   reducer.counting = reducer.world.all_reduce_async(reducer.total);
 }
 
-void correct_ready(Reducer& reducer, size_t parameter) {
+LAB_GIVEN void ready(Reducer& reducer, size_t parameter) {
   lab::require(parameter < reducer.is_ready.size(),
                "ready was called for parameter {}, before begin or for one that does not exist",
                parameter);
@@ -63,7 +70,11 @@ void correct_ready(Reducer& reducer, size_t parameter) {
   }
 }
 
-void correct_finish(Reducer& reducer) {
+}  // namespace given_2
+
+namespace given_3 {
+
+LAB_GIVEN void finish(Reducer& reducer) {
   for (size_t p = 0; p < reducer.gradients.size(); ++p)
     lab::require(p < reducer.is_ready.size() && reducer.is_ready[p],
                  "finish was called, and the gradient of parameter {} of {} had never become ready",
@@ -81,5 +92,7 @@ void correct_finish(Reducer& reducer) {
         value = all > 0 ? static_cast<float>(*next++ / all) : 0.0F;
   }
 }
+
+}  // namespace given_3
 
 }  // namespace lab08

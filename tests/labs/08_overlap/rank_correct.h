@@ -5,10 +5,18 @@
 
 namespace lab08 {
 
-std::vector<Bucket> correct_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
-                                    int64_t first_cap_bytes);
-void correct_begin(Reducer& reducer, int64_t targets);
-void correct_ready(Reducer& reducer, size_t parameter);
-void correct_finish(Reducer& reducer);
+namespace given_1 {
+std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
+                                   int64_t first_cap_bytes);
+}
+
+namespace given_2 {
+void begin(Reducer& reducer, int64_t targets);
+void ready(Reducer& reducer, size_t parameter);
+}  // namespace given_2
+
+namespace given_3 {
+void finish(Reducer& reducer);
+}
 
 }  // namespace lab08
