@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""./workbook grade: a class of 30 submissions of labs 01 to 06 (solutions, starters, wrong solutions of mutants.txt, and
+"""./workbook grade: a class of 30 submissions of labs 01 to 08 (solutions, starters, wrong solutions of mutants.txt, and
 files as students really submit them) has the points that it deserves. By hand: it takes some minutes.
 
 Usage: grade_class.py BUILD OUT [--seed S] [--jobs J]. OUT keeps the submissions and grades.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDENTS, MUTANTS = 30, 3
-LABS = {path.parent.name.split("_")[0]: path.parent.name for path in sorted(ROOT.glob("labs/0[1-6]_*/points.json"))}
+LABS = {path.parent.name.split("_")[0]: path.parent.name for path in sorted(ROOT.glob("labs/0[1-8]_*/points.json"))}
 
 
 def name_of(lab):
@@ -102,7 +102,7 @@ def main():
     begin = time.monotonic()
     grades = options.out / f"grades{options.seed}"
     subprocess.run([sys.executable, ROOT / "scripts/grade.py", options.build, *sorted((options.out / "class").iterdir()),
-                    "--labs", "1-6", "--jobs", options.jobs, "--seed", options.seed, "--out", grades], check=True)
+                    "--labs", "1-8", "--jobs", options.jobs, "--seed", options.seed, "--out", grades], check=True)
     seconds = time.monotonic() - begin
     with open(grades / "results.csv", newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
