@@ -11,6 +11,7 @@
 //
 // Chunk c of n is elements floor(c N / n) up to, not including, floor((c + 1) N / n). The largest
 // has C = ceil(N / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
+// If C is above kSegment, the functions of task 2 may cut what they send in any number of messages.
 //
 // Scratch is the memory that a function needs beside `tensor`. Times are those of a network where a
 // message of b bytes takes alpha + beta b, an addition gamma, and a rank sends one message at a
@@ -25,6 +26,9 @@
 #include "common/comm/process_group.h"
 
 namespace lab07 {
+
+/// Up to so many elements, a chunk of task 2 is one message (section 6.4): 512 kB.
+inline constexpr int64_t kSegment = 1 << 17;
 
 /// Task 1 · Rank 0 receives the tensors of all others, one by one, and sends everybody the result.
 ///

@@ -3,25 +3,62 @@
 
 #include <algorithm>
 #include <bit>
-#include <vector>
+#include <deque>
+#include <optional>
 
 namespace lab07 {
 namespace {
 
 /// Chunk `c` of `n`; c may be below 0 or above n: chunks count around the ring.
-lab::Tensor chunk(const lab::Tensor& tensor, int c, int n) {
+lab::Tensor chunk(const lab::Tensor& tensor, int64_t c, int64_t n) {
   const int64_t k = (c % n + n) % n;
   return tensor.rows(k * tensor.numel() / n, (k + 1) * tensor.numel() / n);
 }
 
 int64_t parts_of(int64_t count, int64_t n) { return (count + n - 1) / n; }
 
-/// One step of the ring: sends to the next rank while it receives from the previous one.
-void pass_on(const lab::Tensor& outgoing, const lab::Tensor& incoming, lab::ProcessGroup& group) {
+/// Half of the ring: in step s = 0, 1 ... n - 2, every rank sends its chunk `first` - s to the next
+/// rank, and receives chunk `first` - s - 1 from the previous one, to combine it with its own or,
+/// without `op`, to keep it.
+///
+/// A chunk travels in q segments: chunk c consists of chunks c q, c q + 1 ... of n q. Two are under
+/// way at a time, so that one travels while another is combined, in the cache.
+void go_around(const lab::Tensor& tensor, int first, std::optional<lab::ReduceOp> op,
+               lab::ProcessGroup& group) {
   const int n = group.size();
-  lab::Work sent = group.isend(outgoing, (group.rank() + 1) % n);
-  group.recv(incoming, (group.rank() + n - 1) % n);
-  sent.wait();
+  const int next = (group.rank() + 1) % n;
+  const int previous = (group.rank() + n - 1) % n;
+  const int64_t q = std::max<int64_t>(1, parts_of(parts_of(tensor.numel(), n), kSegment));
+  const int64_t places = std::min<int64_t>(q, 2);
+  const int64_t longest = parts_of(tensor.numel(), n * q);
+  const lab::Tensor scratch = lab::Tensor::empty({op ? places * longest : 0});
+
+  struct Passing {
+    lab::Tensor mine;
+    lab::Tensor incoming;
+    lab::Work received;
+    lab::Work sent;
+  };
+  std::deque<Passing> under_way;
+  const auto complete_oldest = [&] {
+    Passing& oldest = under_way.front();
+    oldest.received.wait();
+    if (op) lab::combine(group, oldest.mine, oldest.incoming, *op);
+    oldest.sent.wait();
+    under_way.pop_front();
+  };
+  for (int64_t k = 0; k < (n - 1) * q; ++k) {
+    if (std::ssize(under_way) == places) complete_oldest();
+    const int64_t outgoing = (first - k / q) * q + k % q;
+    const lab::Tensor mine = chunk(tensor, outgoing - q, n * q);
+    const int64_t place = k % places * longest;
+    const lab::Tensor incoming = op ? scratch.rows(place, place + mine.numel()) : mine;
+    under_way.push_back({.mine = mine,
+                         .incoming = incoming,
+                         .received = group.irecv(incoming, previous),
+                         .sent = group.isend(chunk(tensor, outgoing, n * q), next)});
+  }
+  while (!under_way.empty()) complete_oldest();
 }
 
 /// Sends what this rank has to `peer`, and combines it with what `peer` has.
@@ -53,24 +90,12 @@ void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGro
 
 // Task 2
 void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group) {
-  const int n = group.size();
-  const int rank = group.rank();
-  if (n == 1) return;
-  const lab::Tensor scratch = lab::Tensor::empty({parts_of(tensor.numel(), n)});
-  for (int step = 1; step < n; ++step) {
-    const lab::Tensor mine = chunk(tensor, rank - step - 1, n);
-    const lab::Tensor incoming = scratch.rows(0, mine.numel());
-    pass_on(chunk(tensor, rank - step, n), incoming, group);
-    lab::combine(group, mine, incoming, op);
-  }
+  go_around(tensor, group.rank() - 1, op, group);
 }
 
 // Task 2
 void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group) {
-  const int n = group.size();
-  const int rank = group.rank();
-  for (int step = 0; step < n - 1; ++step)
-    pass_on(chunk(tensor, rank - step, n), chunk(tensor, rank - step - 1, n), group);
+  go_around(tensor, group.rank(), std::nullopt, group);
 }
 
 // Task 2

@@ -5,8 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/groups.h"
 
 namespace lab07 {
@@ -124,13 +126,27 @@ std::string details(const std::vector<Message>& sent, const std::vector<Message>
   return fmt::format("\nit sent: {}\nexpected: {}", in_words(sent), in_words(promised));
 }
 
+/// Whether the chunks are so long that the contract says nothing about the number of messages.
+bool may_be_cut(const Case& c, int n) {
+  return c.function.starts_with("ring") && c.elements > kSegment * n;
+}
+
+/// All to the same rank as promised, nearly as many bytes (cut in another way, chunks have other
+/// lengths), and not in fewer messages.
+bool are_cut(const std::vector<Message>& sent, const std::vector<Message>& promised) {
+  const auto to_the_same = [&](const Message& message) { return message.to == promised[0].to; };
+  const auto bytes = static_cast<double>(bytes_of(promised));
+  return std::ranges::all_of(sent, to_the_same) && sent.size() >= promised.size() &&
+         std::abs(static_cast<double>(bytes_of(sent)) - bytes) < 1e-3 * bytes;
+}
+
 /// Where the chunks are not equally long: as many messages as promised to each rank, but of other
 /// lengths. Judged before the numbers, which such chunks may spoil.
 void expect_chunks(const Case& c, const std::vector<Operation>& operations,
                    const std::vector<int>& members, int place) {
   const int n = static_cast<int>(members.size());
   const bool has_chunks = c.function.starts_with("ring") || c.function.starts_with("hier");
-  if (!has_chunks || c.elements % n == 0) return;
+  if (!has_chunks || c.elements % n == 0 || may_be_cut(c, n)) return;
   const std::vector<Message> sent = sorted(sent_by(operations, members));
   const std::vector<Message> promised = sorted(promise_of(c, place, n).sends);
   if (sent == promised || receivers(sent) != receivers(promised)) return;
@@ -146,6 +162,7 @@ void expect_sends(const Case& c, const std::vector<Operation>& operations,
   const Promise promise = promise_of(c, place, static_cast<int>(members.size()));
   const std::vector<Message> sent = sorted(in_order);
   const std::vector<Message> promised = sorted(promise.sends);
+  if (may_be_cut(c, static_cast<int>(members.size())) && are_cut(sent, promised)) return;
   const std::string who = fmt::format("the numbers are right, but rank {}", place);
   if (sent.size() != promised.size())
     stop(fmt::format("{} sends {} messages, not {}{}", who, sent.size(), promised.size(),

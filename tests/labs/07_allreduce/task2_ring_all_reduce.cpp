@@ -1,6 +1,7 @@
 // Task 2: the two halves of the ring, and both.
 #include <gtest/gtest.h>
 
+#include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
 namespace lab07 {
@@ -28,6 +29,10 @@ TEST(Task2, ScratchAndTime) {
   expect_cases(each(120'000), 6, timed());
   expect_cases(each(301), 3, timed());
   expect_cases(each(5), 8, timed());
+}
+
+TEST(Task2, LongChunks) {
+  expect_cases(each(3 * (2 * kSegment + 2) + 1), 3, {.network = lab::grading::Network::kSimulated});
 }
 
 TEST(Task2, SizesThatDifferAndADeadRankAreExplained) {
