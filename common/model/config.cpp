@@ -20,7 +20,7 @@ void LlamaConfig::validate() const {
     require(limit.value >= 1 && limit.value <= limit.largest,
             "model: {} is {}, it must lie between 1 and {}", limit.name, limit.value,
             limit.largest);
-  require(dim % heads == 0, "model: {} heads do not divide dim {}", heads, dim);
+  require(head_width > 0 || dim % heads == 0, "model: {} heads do not divide dim {}", heads, dim);
   require(heads % kv_heads == 0, "model: {} kv_heads do not divide {} heads", kv_heads, heads);
   require(head_dim() % 2 == 0,
           "model: dim {} over {} heads gives heads of width {}; rotary embedding needs an even one",

@@ -1,4 +1,5 @@
-// LlamaConfig: the sizes that define a model. StageSpan: which part of it one rank holds.
+// LlamaConfig: the sizes that define a model. StageSpan and TensorPart: which part of it one rank
+// holds.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ struct LlamaConfig {
   float norm_eps = 1e-6F;
   float init_std = 0.02F;  // initializer_range
   bool tied_head = false;  // tie_word_embeddings
+  int64_t head_width = 0;  // D, of a part of a model (TensorPart); 0: dim / heads
 
-  int64_t head_dim() const { return dim / heads; }
+  int64_t head_dim() const { return head_width > 0 ? head_width : dim / heads; }
 
   /// Throws Error naming the first impossible size (not positive, heads do not divide dim, kv_heads
   /// do not divide heads, odd head_dim, absurdly large).
@@ -44,6 +46,15 @@ struct StageSpan {
   static StageSpan whole(const LlamaConfig& config) { return {0, config.layers, true, true}; }
 
   bool operator==(const StageSpan&) const = default;
+};
+
+/// Which part of each of these layers: `ranks` ranks divide the matrices among them
+/// (common/model/part.h). One rank: all of it.
+struct TensorPart {
+  int rank = 0;
+  int ranks = 1;
+
+  bool operator==(const TensorPart&) const = default;
 };
 
 }  // namespace lab

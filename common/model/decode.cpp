@@ -44,7 +44,8 @@ std::shared_ptr<LlamaStage::KvCache> LlamaStage::new_cache() const {
 
 Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const {
   const LlamaConfig& c = impl_->config;
-  require(impl_->span == StageSpan::whole(c), "decode needs the whole model, not one stage of it");
+  require(impl_->span == StageSpan::whole(c) && impl_->part.ranks == 1,
+          "decode needs the whole model, not a stage or a part of it");
   const auto count = static_cast<int64_t>(tokens.size());
   const int64_t past = cache.length;
   const int64_t total = past + count;

@@ -70,11 +70,16 @@ bool InFlight::fits(int64_t batch_size, int64_t sequence, const LayerMemory& oth
   return batch == batch_size && length == sequence && memory == other;
 }
 
-LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& part, Device where, uint64_t seed)
-    : config(checked(model, part)),
-      span(part),
+LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device where,
+                       uint64_t seed, const TensorPart& tensor_part,
+                       std::shared_ptr<PartPasses> part_passes)
+    : whole(checked(model, layers)),
+      config(part_config(model, tensor_part)),
+      span(layers),
+      part(tensor_part),
+      passes(std::move(part_passes)),
       device(where),
-      weights(model, part, where, seed),
+      weights(model, layers, where, seed, tensor_part),
       rope_angles(rope_table(model.context, model.head_dim(), model.rope_theta).to(where)) {}
 
 InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length) {
@@ -155,16 +160,26 @@ void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
 Tensor LlamaStage::Impl::forward(InFlight& state) {
   fit_scratch(state);
   run(state, state.forward, [&] {
-    if (span.embeds)
+    if (span.embeds && passes)
+      passes->embedding_forward(state.tokens.tokens(), weights.embedding, state.hidden[0]);
+    else if (span.embeds)
       embedding_forward(state.tokens.tokens(), weights.embedding.value, state.hidden[0]);
     const LayerShape shape{config, state.batch, state.length};
-    for (size_t l = 0; l < weights.layers.size(); ++l)
-      layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
-                    *scratch, state.hidden[l + 1]);
+    for (size_t l = 0; l < weights.layers.size(); ++l) {
+      if (passes)
+        passes->layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l],
+                              state.layers[l], state.hidden[l + 1]);
+      else
+        layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
+                      *scratch, state.hidden[l + 1]);
+    }
     if (!span.has_head) return;
     rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
                     state.inverse_rms);
-    linear_forward(scratch->normed, weights.head.operand(state.memory.between()), state.logits);
+    if (passes)
+      passes->head_forward(scratch->normed, weights.head, state.logits);
+    else
+      linear_forward(scratch->normed, weights.head.operand(state.memory.between()), state.logits);
   });
   if (span.has_head) return state.logits;
   return state.hidden.back().view({state.batch, state.length, config.dim});
@@ -174,9 +189,13 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
                                      const Tensor& gradient) {
   const Tensor rounded = between_operations(logits_gradient, state.memory);
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
-  linear_backward_weight(rounded, scratch->normed, weights.head.gradient);
-  linear_backward_input(rounded, weights.head.operand(state.memory.between()),
-                        scratch->normed_gradient);
+  if (passes) {
+    passes->head_backward(rounded, scratch->normed, weights.head, scratch->normed_gradient);
+  } else {
+    linear_backward_weight(rounded, scratch->normed, weights.head.gradient);
+    linear_backward_input(rounded, weights.head.operand(state.memory.between()),
+                          scratch->normed_gradient);
+  }
   gradient.fill(0.0F);
   rmsnorm_backward(scratch->normed_gradient, state.hidden.back(), weights.norm.value,
                    state.inverse_rms, gradient, weights.norm.gradient);
@@ -185,8 +204,12 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
 void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) {
   const LayerShape shape{config, state.batch, state.length};
   for (size_t l = weights.layers.size(); l-- > 0;) {
-    layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
-                   *scratch, gradient);
+    if (passes)
+      passes->layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l],
+                             state.layers[l], gradient);
+    else
+      layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
+                     *scratch, gradient);
     announce(weights.first_named(l), weights.first_named(l + 1));
   }
 }
@@ -216,7 +239,10 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
     announce(weights.first_named(weights.layers.size()), weights.named.size());
     layers_backward(state, gradient);
     if (!span.embeds) return;
-    embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+    if (passes)
+      passes->embedding_backward(state.tokens.tokens(), gradient, weights.embedding);
+    else
+      embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
     if (!gradient_ready) return;
     weights.fold_tied_gradient();
     announce(0, 1);
@@ -230,12 +256,19 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
 LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device,
                        uint64_t seed)
     : impl_(std::make_unique<Impl>(config, span, device, seed)) {}
+LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorPart& part,
+                       std::shared_ptr<PartPasses> passes, uint64_t seed)
+    : impl_(std::make_unique<Impl>(config, span, Device::kCpu, seed, part, std::move(passes))) {
+  require(impl_->passes != nullptr, "stage: part {} of {}, but no passes for parts", part.rank,
+          part.ranks);
+}
 LlamaStage::~LlamaStage() = default;
 LlamaStage::LlamaStage(LlamaStage&&) noexcept = default;
 LlamaStage& LlamaStage::operator=(LlamaStage&&) noexcept = default;
 
-const LlamaConfig& LlamaStage::config() const { return impl_->config; }
+const LlamaConfig& LlamaStage::config() const { return impl_->whole; }
 const StageSpan& LlamaStage::span() const { return impl_->span; }
+const TensorPart& LlamaStage::part() const { return impl_->part; }
 Device LlamaStage::device() const { return impl_->device; }
 
 Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {
@@ -244,7 +277,7 @@ Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {
   require(static_cast<int64_t>(tokens.tokens.size()) == tokens.batch * tokens.length,
           "a batch of {} sequences of {} tokens holds {} tokens", tokens.batch, tokens.length,
           tokens.tokens.size());
-  check_tokens(tokens.tokens, impl_->config);
+  check_tokens(tokens.tokens, impl_->whole);
   InFlight& state = impl_->begin(microbatch, tokens.batch, tokens.length);
   state.tokens.assign(tokens.tokens);
   return impl_->forward(state);
@@ -265,7 +298,7 @@ Tensor LlamaStage::backward(const Tensor& output_gradient, int microbatch) {
   const ObservedPass observed(impl_->observer, Pass::kBackward, microbatch);
   std::unique_ptr<InFlight> state = impl_->end(microbatch, "backward");
   const Shape expected = {state->batch, state->length,
-                          span().has_head ? config().vocab_size : config().dim};
+                          span().has_head ? impl_->config.vocab_size : impl_->config.dim};
   require(output_gradient.defined() && output_gradient.shape() == expected,
           "backward: a gradient of shape {} for an output of shape {}",
           to_string(output_gradient.shape()), to_string(expected));

@@ -13,6 +13,8 @@
 
 namespace lab {
 
+class PartPasses;
+
 /// One weight of the model. `value` and `gradient` are views of the stage's flat buffers.
 struct Parameter {
   std::string name;  // as in Hugging Face: "model.layers.0.self_attn.q_proj.weight"
@@ -34,12 +36,21 @@ struct Parameter {
 class LlamaStage {
  public:
   LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed);
+  /// Only a part of each of these layers, which `passes` computes together with the ranks that hold
+  /// the others; `config` is that of the whole model. The weights are slices of the whole model's
+  /// (common/model/part.h). `forward` returns this part's logits, [B, T, V of the part], and
+  /// `backward` takes their gradient; hidden states are whole. On the CPU only.
+  /// Throws Error if the model cannot be divided so.
+  LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorPart& part,
+             std::shared_ptr<PartPasses> passes, uint64_t seed);
   ~LlamaStage();
   LlamaStage(LlamaStage&&) noexcept;
   LlamaStage& operator=(LlamaStage&&) noexcept;
 
+  /// Of the whole model.
   const LlamaConfig& config() const;
   const StageSpan& span() const;
+  const TensorPart& part() const;
   /// Where weights and activations lie. Inputs may come from the other device; they are copied.
   Device device() const;
 

@@ -8,6 +8,7 @@
 
 #include "common/model/layer.h"
 #include "common/model/llama_stage.h"
+#include "common/model/part.h"
 #include "common/model/weights.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/device_tokens.h"
@@ -49,7 +50,8 @@ struct InFlight {
 void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config);
 
 struct LlamaStage::Impl {
-  Impl(const LlamaConfig& model, const StageSpan& part, Device where, uint64_t seed);
+  Impl(const LlamaConfig& model, const StageSpan& layers, Device where, uint64_t seed,
+       const TensorPart& tensor_part = {}, std::shared_ptr<PartPasses> part_passes = {});
 
   /// Registers a microbatch, reusing the memory of a finished one of the same shape: a training
   /// step allocates next to nothing.
@@ -76,8 +78,11 @@ struct LlamaStage::Impl {
 
   PassObserver observer;         // may be empty
   GradientReady gradient_ready;  // may be empty
-  LlamaConfig config;
+  LlamaConfig whole;             // of the whole model
+  LlamaConfig config;            // of the part of it
   StageSpan span;
+  TensorPart part;
+  std::shared_ptr<PartPasses> passes;  // of a part; null: the stage has all of its layers
   Device device;
   Weights weights;
   bool rounded_is_old = true;  // those of the weights

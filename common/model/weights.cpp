@@ -6,12 +6,14 @@
 #include <numbers>
 #include <random>
 
+#include "common/model/part.h"
 #include "common/ops/ops.h"
 
 namespace lab {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // elements: 256 bytes
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
 int64_t aligned(int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -76,7 +78,7 @@ std::vector<Parameter> named_views(const LlamaConfig& c, const StageSpan& span, 
   const int64_t q = c.heads * c.head_dim();
   const int64_t k = c.kv_heads * c.head_dim();
 
-  if (span.embeds) add("model.embed_tokens.weight", weights.embedding);
+  if (span.embeds) add(kEmbedding, weights.embedding);
   for (int64_t l = span.first_layer; l < span.last_layer; ++l) {
     const LayerWeights& layer = weights.layers[static_cast<size_t>(l - span.first_layer)];
     const std::string prefix = fmt::format("model.layers.{}.", l);
@@ -124,8 +126,10 @@ void initialise_normal(const Tensor& value, const std::string& name, float stand
   if (value.device() != Device::kCpu) value.copy_from(on_host);
 }
 
-Weights::Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed)
-    : tied_here(config.tied_head && span.embeds && span.has_head) {
+Weights::Weights(const LlamaConfig& whole, const StageSpan& span, Device device, uint64_t seed,
+                 const TensorPart& part)
+    : tied_here(whole.tied_head && span.embeds && span.has_head) {
+  const LlamaConfig config = part_config(whole, part);
   Layout measure;
   take_all(measure, config, span, tied_here, *this);
   values = Tensor::zeros({measure.used()}, device);
@@ -139,15 +143,18 @@ Weights::Weights(const LlamaConfig& config, const StageSpan& span, Device device
   }
 
   for (const Parameter& parameter : named) {
-    const bool is_norm = parameter.value.dims() == 1;
     // A tied head that lies on another stage than the embedding starts as the same matrix.
     const bool is_tied_head = config.tied_head && parameter.name == "lm_head.weight";
-    if (is_norm)
+    const std::string name = is_tied_head ? kEmbedding : parameter.name;
+    if (parameter.value.dims() == 1) {
       parameter.value.fill(1.0F);
-    else
-      initialise_normal(parameter.value,
-                        is_tied_head ? "model.embed_tokens.weight" : parameter.name,
-                        config.init_std, seed);
+    } else if (part.ranks == 1) {
+      initialise_normal(parameter.value, name, config.init_std, seed);
+    } else {
+      const Tensor all = Tensor::empty(whole_shape(name, whole));
+      initialise_normal(all, name, config.init_std, seed);
+      parameter.value.copy_from(part_of(name, all, part));
+    }
   }
 }
 

@@ -38,7 +38,9 @@ struct LayerWeights {
 /// multiples of 256 bytes (rounded ones of 128), so that the same arithmetic gives the same bits in
 /// every stage.
 struct Weights {
-  Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed);
+  /// `config` is that of the whole model. A part has the values of the whole model's slice.
+  Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed,
+          const TensorPart& part = {});
 
   Tensor values;     // flat
   Tensor gradients;  // flat, same layout

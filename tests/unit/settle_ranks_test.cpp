@@ -71,6 +71,19 @@ TEST(SettleRanks, RefusesAWorldOfAnotherSize) {
   EXPECT_TRUE(contains(error, "120 ranks")) << error;
 }
 
+TEST(SettleRanks, PartsOfLayers) {
+  const auto shape_of = [](const std::vector<std::string>& arguments) {
+    const RunPlan plan = plan_of(Division::kParts, arguments);
+    return std::tuple(plan.dp, plan.pp, plan.tp, plan.microbatches);
+  };
+  EXPECT_EQ(shape_of({}), std::tuple(1, 1, 3, 1));
+  EXPECT_EQ(shape_of({"--ranks", "6"}), std::tuple(1, 1, 6, 1));
+  EXPECT_EQ(shape_of({"--ranks", "6", "--pp", "3"}), std::tuple(1, 3, 2, 6));
+  EXPECT_EQ(shape_of({"--dp", "2", "--tp", "2"}), std::tuple(2, 1, 2, 1));
+  EXPECT_EQ(refusal(Division::kParts, {"--ranks", "4", "--dp", "2", "--tp", "3"}),
+            "--dp 2 --pp 1 --tp 3: these are 6 ranks, but there are 4; change one");
+}
+
 TEST(SettleRanks, AccumulateIsSaidWhereThereAreNoMicrobatches) {
   for (const Division division : {Division::kMesh, Division::kMicrobatches}) {
     const std::string error = refusal(division, {"--accumulate", "5"});

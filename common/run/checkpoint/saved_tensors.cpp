@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "common/model/part.h"
+
 namespace lab {
 namespace {
 
@@ -26,6 +28,23 @@ std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& 
   for (const auto& [name, state] : optimizer.state())
     groups.push_back({fmt::format("{}.{}", kOptimizerSet, name), cut(stage, name + ".", state)});
   return groups;
+}
+
+std::vector<SavedGroup> gathered(const std::vector<SavedGroup>& groups, const LlamaStage& stage,
+                                 ProcessGroup& parts) {
+  std::vector<SavedGroup> whole;
+  for (const SavedGroup& group : groups) {
+    SavedGroup& all = whole.emplace_back(SavedGroup{group.name, {}});
+    for (const auto& [name, value] : group.tensors) {
+      // Every number is 0 on all ranks but one.
+      const Tensor sum = Tensor::zeros(whole_shape(name, stage.config()));
+      if (cut_of(name) != Cut::kNone || parts.rank() == 0)
+        part_of(name, sum, stage.part()).copy_from(value);
+      parts.reduce(sum);
+      if (parts.rank() == 0) all.tensors.push_back({name, sum});
+    }
+  }
+  return whole;
 }
 
 }  // namespace lab

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/process_group.h"
 #include "common/io/safetensors.h"
 #include "common/model/llama_stage.h"
 #include "common/optim/optimizer.h"
@@ -19,6 +20,11 @@ struct SavedGroup {
 /// Views of a stage's tensors: first the weights, under the names of the parameters; then each
 /// kind of the optimizer's state, as "exp_avg.<name>".
 std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& optimizer);
+
+/// Puts together what the ranks of `parts` hold parts of, for the first of them; the others get
+/// nothing. All of them call it. One reduce per tensor, so memory grows by one tensor elsewhere.
+std::vector<SavedGroup> gathered(const std::vector<SavedGroup>& groups, const LlamaStage& stage,
+                                 ProcessGroup& parts);
 
 /// A checkpoint has two sets of tensors, each in one file or in several.
 inline constexpr const char* kModelSet = "model";

@@ -22,6 +22,7 @@ enum class Division {
   kStages,        // one pipeline, and the batch goes through it in one piece
   kMicrobatches,  // one pipeline, and several microbatches at a time
   kMesh,          // several such pipelines
+  kParts,         // the same, with every layer divided among several ranks
 };
 
 /// settle_plan (common/run/training/settle_plan.h) makes it of command line, file of options and,
@@ -49,10 +50,12 @@ struct RunPlan {
   // Ranks: which of them this process is, or starts
   LaunchOptions launch;
 
-  // How the ranks divide the work: dp replicas of the model, each a pipeline of pp stages.
+  // How the ranks divide the work: dp replicas of the model, each a pipeline of pp stages, each
+  // stage on tp ranks that hold parts of its layers.
   Division division = Division::kNone;
   int dp = 1;
   int pp = 1;
+  int tp = 1;
   int microbatches = 1;           // that a wave takes through a pipeline
   int waves = 1;                  // before each update
   std::string schedule = "1f1b";  // or "gpipe", or a file
@@ -83,7 +86,7 @@ struct RunPlan {
   /// The learning rates of the run.
   LearningRate learning_rates() const;
 
-  int ranks() const { return dp * pp; }
+  int ranks() const { return dp * pp * tp; }
   /// Sequences that all replicas together read before each update.
   int64_t sequences_per_step() const { return dp * accumulate * batch; }
 

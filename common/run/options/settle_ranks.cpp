@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMicrobatchesPerStep = 6;
 constexpr int kStages = 3;
+constexpr int kParts = 3;
 
 int largest_divisor(int number, int limit) {
   int divisor = std::min(number, limit);
@@ -30,17 +31,26 @@ void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
     throw UsageError(fmt::format(
         "--dp {} --pp {}: {} pipelines of {} stages are {} ranks, but there are {}; change one",
         plan.dp, plan.pp, plan.dp, plan.pp, plan.ranks(), ranks));
-  if (plan.ranks() > kMaxWorldSize)
-    throw UsageError(fmt::format("--dp {} --pp {}: {} ranks; {} is the most", plan.dp, plan.pp,
-                                 plan.ranks(), kMaxWorldSize));
-  if (ranks == 0) plan.launch.ranks = plan.ranks();
+}
+
+/// What was not said is one pipeline of one stage, whose layers are divided among all ranks.
+void settle_parts(RunPlan& plan, int ranks) {
+  plan.dp = std::max(1, plan.dp);
+  plan.pp = std::max(1, plan.pp);
+  if (plan.tp == 0) plan.tp = ranks == 0 ? kParts : std::max(1, ranks / (plan.dp * plan.pp));
+  if (ranks > 0 && plan.ranks() != ranks)
+    throw UsageError(
+        fmt::format("--dp {} --pp {} --tp {}: these are {} ranks, but there are {}; change one",
+                    plan.dp, plan.pp, plan.tp, plan.ranks(), ranks));
 }
 
 void settle_microbatches(RunPlan& plan, int64_t resumed) {
   const int64_t groups = int64_t{plan.dp} * plan.waves;
+  const bool no_pipeline = plan.division == Division::kParts && plan.pp == 1;
+  const int64_t per_step = no_pipeline ? groups : kMicrobatchesPerStep;
   if (plan.microbatches == 0)
-    plan.microbatches = static_cast<int>(
-        std::max<int64_t>(1, (resumed > 0 ? resumed : kMicrobatchesPerStep) / groups));
+    plan.microbatches =
+        static_cast<int>(std::max<int64_t>(1, (resumed > 0 ? resumed : per_step) / groups));
   if (resumed > 0 && plan.microbatches * groups != resumed)
     throw UsageError(
         fmt::format("--resume: this run takes {} microbatches a step; {} pipelines, {} waves and "
@@ -55,19 +65,31 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
   if (division == Division::kNone) return;
   add_launch_options(line, plan.launch);
   if (division == Division::kReplicas) return;
-  const bool mesh = division == Division::kMesh;
+  const bool parts = division == Division::kParts;
+  const bool mesh = division == Division::kMesh || parts;
   line.group(mesh ? "Mesh" : "Pipeline");
   if (mesh) {
     plan.dp = plan.pp = 0;
-    line.add("--dp", plan.dp, "N", "pipelines, each with its shard of the data; default: 2")
+    line.add("--dp", plan.dp, "N",
+             fmt::format("pipelines, each with its shard of the data; default: {}", parts ? 1 : 2))
         .within(1, kMaxWorldSize)
         .carried();
-    line.add("--pp", plan.pp, "N", "stages of each pipeline; default: 3")
+    line.add("--pp", plan.pp, "N",
+             fmt::format("stages of each pipeline; default: {}", parts ? 1 : kStages))
         .within(1, kMaxWorldSize)
         .carried();
+    if (parts) {
+      plan.tp = 0;
+      line.add("--tp", plan.tp, "N",
+               "ranks that divide every layer among them; default: 3, or what --ranks leaves")
+          .within(1, kMaxWorldSize)
+          .carried();
+    }
     plan.microbatches = 0;
     line.add("--microbatches", plan.microbatches, "M",
-             "microbatches of a wave in each pipeline; default: six a step in all pipelines")
+             fmt::format("microbatches of a wave in each pipeline; default: six a step in all "
+                         "pipelines{}",
+                         parts ? "; one, if --pp is 1" : ""))
         .within(1, 4096);
   } else if (division == Division::kMicrobatches) {
     plan.microbatches = kMicrobatchesPerStep;
@@ -96,8 +118,17 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
 void settle_ranks(RunPlan& plan, int64_t resumed) {
   const Division division = plan.division;
   const int ranks = division == Division::kNone ? 1 : ranks_wanted(plan.launch);
-  if (division == Division::kMesh) {
-    settle_mesh(plan, ranks, resumed > 0);
+  if (division == Division::kMesh || division == Division::kParts) {
+    if (division == Division::kMesh)
+      settle_mesh(plan, ranks, resumed > 0);
+    else
+      settle_parts(plan, ranks);
+    const std::string parts =
+        division == Division::kParts ? fmt::format(" --tp {}", plan.tp) : std::string();
+    if (plan.ranks() > kMaxWorldSize)
+      throw UsageError(fmt::format("--dp {} --pp {}{}: {} ranks; {} is the most", plan.dp, plan.pp,
+                                   parts, plan.ranks(), kMaxWorldSize));
+    if (ranks == 0) plan.launch.ranks = plan.ranks();
     settle_microbatches(plan, resumed);
   } else {
     const bool pipeline = division != Division::kNone && division != Division::kReplicas;

@@ -44,7 +44,8 @@ TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* j
       job_(job),
       writes_(job == nullptr || job->world().rank() == 0),
       tokenizer_(copy_tokenizer(parts.tokenizer)) {
-  if (!parts_.stages.empty()) rank_ = RankOfModel::in_mesh(job->world(), plan.pp);
+  if (!parts_.stages.empty())
+    rank_ = RankOfModel::in_mesh(parts_.parts ? *parts_.same_part : job->world(), plan.pp);
   if (plan_.resume)
     folder_ = plan_.out;
   else if (writes_)
@@ -131,12 +132,13 @@ void TrainingRun::print_start() const {
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
   if (!parts_.stages.empty()) {
-    const bool mesh = plan_.division == Division::kMesh;
+    const bool mesh = plan_.division == Division::kMesh || plan_.division == Division::kParts;
     const std::string stages = describe_stages(parts_.stages);
     if (mesh)
       fmt::print("mesh    {} x {} stages, {}\n", plan_.dp, plan_.pp, stages);
     else
       fmt::print("stages  {}\n", stages);
+    if (plan_.tp > 1) fmt::print("parts   {} ranks divide every layer\n", plan_.tp);
     if (plan_.division != Division::kStages)
       fmt::print("pipe    {}, {} x {} microbatches\n", plan_.schedule, plan_.waves,
                  plan_.microbatches);
@@ -222,7 +224,7 @@ void TrainingRun::check_weights() const {
   const std::span<const float> weights = parameters.values();
   bool finite = std::all_of(weights.begin(), weights.end(),
                             [](float weight) { return std::isfinite(weight); });
-  if (rank_.world != nullptr) finite = all_true(*rank_.world, finite);
+  if (rank_.world != nullptr) finite = all_true(job_->world(), finite);
   require(finite, "{} (weights are no longer numbers; no checkpoint is written)",
           diverged(state_.step, plan_.learning_rate));
 }
@@ -230,11 +232,13 @@ void TrainingRun::check_weights() const {
 void TrainingRun::save_checkpoint() {
   check_weights();
   if (lock_) lock_->check_place();
-  const std::vector<SavedGroup> tensors = saved_tensors(parts_.model, parts_.optimizer);
+  std::vector<SavedGroup> tensors = saved_tensors(parts_.model, parts_.optimizer);
+  if (parts_.parts) tensors = gathered(tensors, parts_.model, *parts_.parts);
   const LlamaConfig& config = parts_.model.config();
   state_.optimizer_steps = parts_.optimizer.steps();
   state_.sampler = parts_.sampler.state();
-  if (rank_.world != nullptr)
+  const bool has_tensors = !parts_.parts || parts_.parts->rank() == 0;
+  if (rank_.world != nullptr && has_tensors)
     save_checkpoint_parts(folder_, rank_, state_, config, tensors, tokenizer_);
   else if (writes_)
     lab::save_checkpoint(folder_, state_, config, tensors, tokenizer_);

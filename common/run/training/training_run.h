@@ -55,6 +55,10 @@ struct TrainingParts {
   /// The stages of the pipeline, if `model` is only one of them. Then all ranks save checkpoints
   /// together.
   std::vector<StageSpan> stages = {};
+  /// If `model` is a part of a stage: the ranks that hold the other parts, in their order, and
+  /// those that hold the same part of this stage and others. A checkpoint is of the whole model.
+  ProcessGroup* parts = nullptr;
+  ProcessGroup* same_part = nullptr;
 };
 
 /// Everything around a training loop, so that the loop shows only training: progress in the

@@ -1,0 +1,59 @@
+// TensorPart: a model whose every layer is divided among several ranks (tensor parallelism).
+#include "common/model/part.h"
+
+#include "common/error.h"
+
+namespace lab {
+
+Range range_of(int64_t count, const TensorPart& part) {
+  return {count * part.rank / part.ranks, count * (part.rank + 1) / part.ranks};
+}
+
+LlamaConfig part_config(const LlamaConfig& whole, const TensorPart& part) {
+  require(part.ranks >= 1 && 0 <= part.rank && part.rank < part.ranks, "part {} of {} of a model",
+          part.rank, part.ranks);
+  LlamaConfig config = whole;
+  if (part.ranks == 1) return config;
+  const auto divide = [&](const char* what, int64_t& count) {
+    require(count % part.ranks == 0, "model: {} {} cannot be divided equally among {} ranks", count,
+            what, part.ranks);
+    count /= part.ranks;
+  };
+  config.head_width = whole.head_dim();
+  divide("heads", config.heads);
+  divide("kv_heads", config.kv_heads);
+  divide("channels of hidden_dim", config.hidden_dim);
+  require(whole.vocab_size >= part.ranks,
+          "model: a vocabulary of {} cannot be divided among {} ranks", whole.vocab_size,
+          part.ranks);
+  config.vocab_size = range_of(whole.vocab_size, part).size();
+  return config;
+}
+
+Cut cut_of(const std::string& name) {
+  if (name.ends_with("norm.weight")) return Cut::kNone;
+  if (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight")) return Cut::kColumns;
+  return Cut::kRows;
+}
+
+Shape whole_shape(const std::string& name, const LlamaConfig& c) {
+  const auto is = [&](const char* end) { return name.ends_with(end); };
+  if (is("norm.weight")) return {c.dim};
+  if (is("q_proj.weight")) return {c.heads * c.head_dim(), c.dim};
+  if (is("k_proj.weight") || is("v_proj.weight")) return {c.kv_heads * c.head_dim(), c.dim};
+  if (is("o_proj.weight")) return {c.dim, c.heads * c.head_dim()};
+  if (is("gate_proj.weight") || is("up_proj.weight")) return {c.hidden_dim, c.dim};
+  if (is("down_proj.weight")) return {c.dim, c.hidden_dim};
+  require(is("embed_tokens.weight") || is("lm_head.weight"), "no parameter is called {}", name);
+  return {c.vocab_size, c.dim};
+}
+
+Tensor part_of(const std::string& name, const Tensor& whole, const TensorPart& part) {
+  const Cut cut = cut_of(name);
+  if (cut == Cut::kNone) return whole;
+  const Range range = range_of(cut == Cut::kRows ? whole.size(0) : whole.size(1), part);
+  return cut == Cut::kRows ? whole.rows(range.first, range.last)
+                           : whole.columns(range.first, range.last);
+}
+
+}  // namespace lab
