@@ -1,0 +1,85 @@
+// What the tests of lab 10 share: random tensors, parts of them, and messages.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/model/part.h"
+#include "tests/grading/training_case.h"
+#include "tests/grading/verdict.h"
+
+namespace lab10 {
+
+using lab::Tensor;
+using lab::grading::draw_tensor;
+using lab::grading::Mistake;
+using lab::grading::Numbers;
+using lab::grading::Operation;
+using lab::grading::Parcel;
+using lab::grading::stop;
+
+inline lab::TensorPart part(size_t rank, size_t ranks) {
+  return {.rank = static_cast<int>(rank), .ranks = static_cast<int>(ranks)};
+}
+
+inline Numbers numbers_of(const Tensor& tensor) { return lab::grading::to_doubles(tensor.clone()); }
+
+/// a + factor * b.
+inline Numbers plus(Numbers a, const Numbers& b, double factor = 1) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] += factor * b[i];
+  return a;
+}
+
+/// Ends the test as failed unless the tensor is right: up to the rounding of sums of `terms`
+/// numbers that are as large as the largest of `right`, or as `least`.
+inline void expect_tensor(const std::string& what, const Tensor& got, const Numbers& right,
+                          const std::function<std::vector<Mistake>()>& mistakes = {},
+                          double terms = 100, double least = 1e-3) {
+  const double size = std::max(lab::grading::largest_magnitude(right), least);
+  const int64_t width = std::max<int64_t>(got.size(-1), 1);
+  lab::grading::expect(numbers_of(got),
+                       {.what = what,
+                        .values = right,
+                        .tolerance = {4e-7 * std::sqrt(terms) * size + 2e-6 * size},
+                        .name =
+                            [width](size_t i) {
+                              const auto w = static_cast<size_t>(width);
+                              return fmt::format("row {}, column {}", i / w, i % w);
+                            },
+                        .mistakes = mistakes,
+                        .if_not_finite = what + " has numbers that nobody has computed: a tensor "
+                                                "was read before it was filled"});
+}
+
+/// Ends the test as failed unless `function` has called one all_reduce of so many numbers, or none.
+inline void expect_all_reduces(const std::string& function, const Parcel& sent, int count,
+                               int64_t numbers) {
+  const std::vector<Operation> operations = operations_of(sent);
+  const auto bytes = static_cast<uint64_t>(numbers) * sizeof(float);
+  bool right = operations.size() == static_cast<size_t>(count);
+  for (const Operation& operation : operations)
+    right = right && operation.kind == lab::OpKind::kAllReduce && operation.bytes == bytes;
+  if (right) return;
+  stop(fmt::format(
+      "{} sends {}, it should send {}\nit called: {}", function,
+      operations.size() > static_cast<size_t>(count)   ? "more than it needs"
+      : operations.size() < static_cast<size_t>(count) ? "too little"
+                                                       : "something else",
+      count == 0 ? std::string("nothing")
+                 : fmt::format("{} all_reduce of {} bytes ({} numbers)", count, bytes, numbers),
+      operations.empty() ? "nothing" : in_words(operations)));
+}
+
+inline void set_model(const lab::LlamaConfig& c, Parcel& input) {
+  const auto size = [](int64_t n) { return static_cast<double>(n); };
+  input.set("model", Numbers{size(c.vocab_size), size(c.dim), size(c.heads), size(c.kv_heads),
+                             size(c.layers), size(c.hidden_dim), size(c.context),
+                             double{c.init_std}, c.tied_head ? 1.0 : 0.0});
+}
+
+}  // namespace lab10

@@ -1,0 +1,173 @@
+#include "tests/labs/10_tensor_parallel/rank_scenarios.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <vector>
+
+#include "common/ops/ops.h"
+#include "common/optim/optimizer.h"
+#include "labs/10_tensor_parallel/passes.h"
+#include "tests/grading/training_rank.h"
+
+namespace lab10 {
+
+using lab::ProcessGroup;
+using lab::Tensor;
+using lab::grading::Parcel;
+
+namespace {
+
+constexpr float kNothing = std::numeric_limits<float>::quiet_NaN();
+
+/// What a forward pass finds: nothing that it could use.
+lab::LayerActivations empty_activations(const lab::LlamaConfig& config, int64_t batch,
+                                        int64_t length) {
+  lab::LayerActivations kept(config, batch, length, {});
+  for (const Tensor* tensor : {&kept.attention_inverse_rms, &kept.qkv, &kept.attention,
+                               &kept.logsumexp, &kept.middle, &kept.mlp_inverse_rms, &kept.gate_up})
+    tensor->fill(kNothing);
+  return kept;
+}
+
+lab::TensorPart part_of_rank(const ProcessGroup& world) {
+  return {.rank = world.rank(), .ranks = world.size()};
+}
+
+}  // namespace
+
+lab::LlamaConfig config_of(const Parcel& input) { return lab::grading::model_of(input); }
+
+Parcel run_block(const Parcel& input, ProcessGroup& world) {
+  const lab::LlamaConfig whole = config_of(input);
+  const lab::LlamaConfig config = lab::part_config(whole, part_of_rank(world));
+  const bool mlp = input.number("mlp") != 0;
+  const auto batch = static_cast<int64_t>(input.number("batch"));
+  const auto length = static_cast<int64_t>(input.number("length"));
+  // The layer's weights are those that the verdict has drawn, and gradients hold leftovers.
+  lab::Weights weights(whole, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1,
+                       part_of_rank(world));
+  for (const lab::Parameter& parameter : weights.named) {
+    parameter.value.copy_from(
+        lab::part_of(parameter.name, input.tensor(parameter.name), part_of_rank(world)));
+    parameter.gradient.fill(static_cast<float>(input.number("leftover")));
+  }
+  const Tensor angles = lab::rope_table(whole.context, whole.head_dim(), whole.rope_theta);
+  const lab::LayerShape shape{config, batch, length};
+
+  const int microbatches = int_of(input, "microbatches");
+  const auto entry = [](const char* name, int microbatch) {
+    return fmt::format("{}.{}", name, microbatch);
+  };
+  Parcel result;
+  std::vector<lab::LayerActivations> kept;
+  for (int m = 0; m < microbatches; ++m) {
+    const Tensor x = input.tensor(entry("input", m)).clone();
+    kept.push_back(empty_activations(config, batch, length));
+    const Tensor output = mlp ? Tensor::empty(x.shape()) : kept.back().middle;
+    output.fill(kNothing);
+    if (mlp) kept.back().middle.copy_from(x);
+    note_messages(world, result, entry("forward.sent", m), [&] {
+      if (mlp)
+        mlp_forward(shape, weights.layers[0], kept.back(), output, world);
+      else
+        attention_forward(shape, weights.layers[0], angles, x, kept.back(), world);
+    });
+    result.set(entry("output", m), output.clone());
+  }
+  for (int m = microbatches; m-- > 0;) {  // not in the order of the forward passes
+    const Tensor x = input.tensor(entry("input", m)).clone();
+    const Tensor gradient = input.tensor(entry("gradient", m)).clone();
+    note_messages(world, result, entry("backward.sent", m), [&] {
+      if (mlp)
+        mlp_backward(shape, weights.layers[0], kept[static_cast<size_t>(m)], gradient, world);
+      else
+        attention_backward(shape, weights.layers[0], angles, x, kept[static_cast<size_t>(m)],
+                           gradient, world);
+    });
+    result.set(entry("gradient", m), gradient);
+  }
+  for (const lab::Parameter& parameter : weights.named) {
+    result.set(parameter.name, parameter.gradient.clone());
+    result.set("value." + parameter.name, parameter.value.clone());
+  }
+  return result;
+}
+
+Parcel run_embed(const Parcel& input, ProcessGroup& world) {
+  const Tensor table = input.tensor("table");
+  const lab::Range vocabulary = lab::range_of(table.size(0), part_of_rank(world));
+  const Tensor leftover = input.tensor("leftover");
+  const lab::Weight weight{.value = table.rows(vocabulary.first, vocabulary.last).clone(),
+                           .gradient = leftover.rows(vocabulary.first, vocabulary.last).clone(),
+                           .rounded = {}};
+  const std::vector<int32_t> tokens = input.batch("tokens").tokens;
+  const Tensor y = Tensor::empty({static_cast<int64_t>(tokens.size()), table.size(1)});
+  y.fill(kNothing);
+  const Tensor dy = input.tensor("dy").clone();
+  Parcel result;
+  note_messages(world, result, "forward.sent",
+                [&] { embed_forward(tokens, weight, vocabulary, y, world); });
+  note_messages(world, result, "backward.sent",
+                [&] { embed_backward(tokens, dy, weight, vocabulary); });
+  result.set("y", y);
+  result.set("gradient", weight.gradient);
+  return result;
+}
+
+Parcel run_loss(const Parcel& input, ProcessGroup& world) {
+  const lab::TokenBatch batch = input.batch("tokens");
+  const Tensor whole = input.tensor("logits");  // [N, V]
+  const lab::Range vocabulary = lab::range_of(whole.size(-1), part_of_rank(world));
+  const Tensor logits = whole.columns(vocabulary.first, vocabulary.last)
+                            .clone()
+                            .view({batch.batch, batch.length, vocabulary.size()});
+  Parcel result;
+  note_messages(world, result, "sent", [&] {
+    result.set("loss", causal_lm_loss(logits, batch, static_cast<int64_t>(input.number("targets")),
+                                      vocabulary, world));
+  });
+  result.set("gradient", logits);
+  return result;
+}
+
+Parcel run_steps(const Parcel& input, ProcessGroup& world) {
+  const lab::LlamaConfig config = config_of(input);
+  lab::LlamaStage stage = make_stage(config, lab::StageSpan::whole(config), world, 7);
+  const lab::Range vocabulary = vocabulary_of(config, world);
+  lab::Sgd optimizer;
+  Parcel result;
+  const double max_norm = input.number("max_norm");
+  for (int s = 0; s < int_of(input, "steps"); ++s) {
+    std::vector<lab::TokenBatch> microbatches;
+    int64_t targets = 0;
+    for (int m = 0; m < int_of(input, "microbatches"); ++m) {
+      microbatches.push_back(input.batch(fmt::format("tokens.{}.{}", s, m)));
+      targets += microbatches.back().target_count();
+    }
+    stage.zero_gradients();
+    double loss = 0;
+    note_messages(world, result, fmt::format("sent.{}", s), [&] {
+      std::vector<Tensor> logits;  // all microbatches in flight
+      for (size_t m = 0; m < microbatches.size(); ++m)
+        logits.push_back(stage.forward(microbatches[m], static_cast<int>(m)));
+      if (s == 0) result.set("logits", logits[0].clone());
+      for (size_t m = 0; m < microbatches.size(); ++m) {
+        loss += causal_lm_loss(logits[m], microbatches[m], targets, vocabulary, world);
+        stage.backward(logits[m], static_cast<int>(m));
+      }
+      if (max_norm > 0)
+        result.set(fmt::format("norm.{}", s), clip_gradients(stage, max_norm, world));
+    });
+    if (s == 0)
+      for (const lab::Parameter& parameter : stage.named_parameters())
+        result.set("gradient." + parameter.name, parameter.gradient.clone());
+    optimizer.step(stage.parameters(), stage.gradients(), 0.1F);
+    result.set(fmt::format("loss.{}", s), loss);
+  }
+  for (const lab::Parameter& parameter : stage.named_parameters())
+    result.set("weight." + parameter.name, parameter.value.clone());
+  return result;
+}
+
+}  // namespace lab10

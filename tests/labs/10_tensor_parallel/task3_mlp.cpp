@@ -1,0 +1,17 @@
+// Task 3: SwiGLU by columns, with one all-reduce each way.
+#include <gtest/gtest.h>
+
+#include "tests/labs/10_tensor_parallel/blocks.h"
+
+namespace lab10 {
+namespace {
+
+using lab::grading::late_messages;
+
+TEST(Task3, TwoRanksLateMessages) { expect_block(Block::kMlp, 2, 31, late_messages(31)); }
+TEST(Task3, ThreeRanks) { expect_block(Block::kMlp, 3, 32, late_messages(32)); }
+TEST(Task3, OneRankIsTheWholeLayer) { expect_block(Block::kMlp, 1, 33, late_messages(33)); }
+TEST(Task3, SixRanksOverGloo) { expect_block(Block::kMlp, 6, 34, {}); }
+
+}  // namespace
+}  // namespace lab10

@@ -1,0 +1,275 @@
+// Task 6: the groups of three dimensions, and a norm that counts every weight once.
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+
+#include "tests/labs/10_tensor_parallel/parts.h"
+
+namespace lab10 {
+namespace {
+
+using lab::grading::Call;
+using lab::grading::JobOptions;
+using lab::grading::late_messages;
+
+// --- The mesh.
+
+struct Grid {
+  size_t dp = 1;
+  size_t pp = 1;
+  size_t tp = 1;
+
+  size_t ranks() const { return dp * pp * tp; }
+  size_t rank(size_t pipeline, size_t stage, size_t part) const {
+    return (pipeline * pp + stage) * tp + part;
+  }
+  size_t pipeline(size_t r) const { return r / (pp * tp); }
+  size_t stage(size_t r) const { return r / tp % pp; }
+  size_t part(size_t r) const { return r % tp; }
+  std::string name(size_t r) const {
+    return fmt::format("rank {} (pipeline {}, stage {}, part {})", r, pipeline(r), stage(r),
+                       part(r));
+  }
+  std::string in_words() const { return fmt::format("{} x {} x {}", dp, pp, tp); }
+};
+
+enum Group : size_t { kParts, kPipeline, kReplicas, kModel };
+constexpr std::array<const char*, 4> kNames{"parts", "pipeline", "replicas", "model"};
+constexpr std::array<const char*, 4> kWho{
+    "the ranks that differ in the part alone", "the ranks that differ in the stage alone",
+    "the ranks that differ in the pipeline alone", "all ranks of the same pipeline"};
+
+Numbers members(const Grid& g, size_t r, size_t group) {
+  Numbers all;
+  for (size_t other = 0; other < g.ranks(); ++other) {
+    const bool same_pipeline = g.pipeline(other) == g.pipeline(r);
+    const bool same_stage = g.stage(other) == g.stage(r);
+    const bool same_part = g.part(other) == g.part(r);
+    const std::array<bool, 4> belongs{same_pipeline && same_stage, same_pipeline && same_part,
+                                      same_stage && same_part, same_pipeline};
+    if (belongs.at(group)) all.push_back(static_cast<double>(other));
+  }
+  return all;
+}
+
+std::string guess(const Grid& g, size_t r, size_t group, const Numbers& got) {
+  const Numbers right = members(g, r, group);
+  if (std::ranges::is_permutation(got, right))
+    return "the right ranks in a wrong order: the key of split decides it";
+  for (size_t other = 0; other < kNames.size(); ++other)
+    if (other != group && got == members(g, r, other))
+      return fmt::format("these are the ranks of mesh.{}", kNames.at(other));
+  if (got.size() == g.ranks()) return "that is the whole world: groups have different colors";
+  if (got.size() == 1) return "it is alone: ranks of a group pass the same color to split";
+  if (got.size() > right.size())
+    return "too many: the color must differ wherever anything but the dimension of this group does";
+  return "the color is that of another division";
+}
+
+void judge_mesh(const Grid& g, const std::vector<Parcel>& ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const std::string& refusal = ranks[r].text("refusal");
+    const bool fits = g.ranks() == ranks.size();
+    if (!fits) {
+      if (!operations_of(ranks[r].part("sent")).empty())
+        stop(fmt::format(
+            "make_mesh({}) on {} ranks must throw lab::Error before any message\nit "
+            "called: {}",
+            g.in_words(), ranks.size(), in_words(operations_of(ranks[r].part("sent")))));
+      if (!refusal.starts_with("lab::Error"))
+        stop(fmt::format("make_mesh({}) on {} ranks must throw lab::Error (lab::require), and {}",
+                         g.in_words(), ranks.size(),
+                         refusal.empty() ? "returns" : "throws " + refusal));
+      continue;
+    }
+    if (!refusal.empty())
+      stop(fmt::format("make_mesh({}) on {} ranks throws {}", g.in_words(), ranks.size(), refusal));
+    const Numbers place = ranks[r].numbers("place");
+    const Numbers right{static_cast<double>(g.pipeline(r)), static_cast<double>(g.stage(r)),
+                        static_cast<double>(g.part(r))};
+    if (place != right)
+      stop(
+          fmt::format("make_mesh: the place of rank {} in {} is pipeline {}, stage {}, part {}; it "
+                      "should be {}, {}, {}: parts are adjacent ranks, then come stages, then "
+                      "pipelines",
+                      r, g.in_words(), place[0], place[1], place[2], right[0], right[1], right[2]));
+  }
+  if (g.ranks() != ranks.size()) return;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    for (size_t group = 0; group < kNames.size(); ++group)
+      if (const Numbers got = ranks[r].numbers(kNames.at(group)); got != members(g, r, group))
+        stop(
+            fmt::format("make_mesh: mesh.{} of {}: {}\nit holds the ranks {}; it should hold {}, "
+                        "{}",
+                        kNames.at(group), g.name(r), guess(g, r, group, got), fmt::join(got, " "),
+                        fmt::join(members(g, r, group), " "), kWho.at(group)));
+  }
+  for (size_t r = 0; r < ranks.size(); ++r)
+    for (size_t group = 0; group < kNames.size(); ++group) {
+      double sum = 0;
+      for (const double member : members(g, r, group)) sum += std::exp2(member);
+      if (ranks[r].number(std::string(kNames.at(group)) + ".sum") != sum)
+        stop(
+            fmt::format("make_mesh: a sum over mesh.{} of {} comes from other ranks than its "
+                        "members",
+                        kNames.at(group), g.name(r)));
+    }
+}
+
+void expect_meshes(size_t n, const std::vector<Grid>& grids, const JobOptions& options) {
+  std::vector<Call> calls;
+  for (const Grid& g : grids) {
+    Call call{.scenario = "mesh",
+              .inputs = std::vector<Parcel>(n),
+              .name = fmt::format("{} on {} ranks", g.in_words(), n)};
+    for (size_t r = 0; r < n; ++r) {
+      call.inputs[r].set("dp", static_cast<double>(g.dp));
+      call.inputs[r].set("pp", static_cast<double>(g.pp));
+      call.inputs[r].set("tp", static_cast<double>(g.tp));
+      for (size_t group = 0; group < kNames.size(); ++group)
+        call.inputs[r].set(fmt::format("right.{}", kNames.at(group)), members(g, r, group));
+    }
+    calls.push_back(call);
+  }
+  judge_calls(calls, options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge_mesh(grids[k], ranks); });
+}
+
+TEST(Task6, MeshesOfTwelve) {
+  expect_meshes(12, {{2, 3, 2}, {3, 2, 2}, {2, 2, 3}, {1, 4, 3}, {2, 3, 3}}, late_messages(61));
+}
+TEST(Task6, MeshesOfSix) {
+  expect_meshes(6, {{1, 1, 6}, {2, 3, 1}, {1, 3, 2}, {3, 1, 2}, {2, 1, 2}, {1, 2, 2}, {2, 3, 1}},
+                late_messages(62));
+}
+TEST(Task6, ASingleRank) { expect_meshes(1, {{1, 1, 1}, {1, 1, 2}}, late_messages(63)); }
+TEST(Task6, MeshesOfEightOverGloo) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, {}); }
+
+// --- The norm.
+
+struct ClipCase {
+  std::string name;
+  lab::LlamaConfig model;
+  double limit = 0.5;  // of the norm
+  float scale = 1;     // of the gradients
+  uint64_t seed = 1;
+};
+
+std::map<std::string, Tensor> gradients_of(const ClipCase& c) {
+  const lab::LlamaStage model(c.model, lab::StageSpan::whole(c.model), lab::Device::kCpu, 1);
+  std::map<std::string, Tensor> gradients;
+  for (const lab::Parameter& parameter : model.named_parameters())
+    gradients[parameter.name] =
+        draw_tensor(parameter.value.shape(), c.scale, c.seed + gradients.size());
+  return gradients;
+}
+
+double squares_of(const Tensor& tensor) {
+  double sum = 0;
+  for (const double value : numbers_of(tensor)) sum += value * value;
+  return sum;
+}
+
+void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) {
+  const std::map<std::string, Tensor> gradients = gradients_of(c);
+  double matrices = 0;
+  double norms = 0;
+  for (const auto& [name, gradient] : gradients)
+    (gradient.dims() == 1 ? norms : matrices) += squares_of(gradient);
+  const double norm = std::sqrt(matrices + norms);
+  const double limit = c.limit * norm;
+  const double factor = std::min(1.0, c.limit);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    double own = 0;
+    for (const auto& [name, gradient] : gradients) {
+      if (!ranks[r].has(name)) continue;
+      own += squares_of(lab::part_of(name, gradient, part(r % tp, tp)));
+    }
+    lab::grading::expect(
+        ranks[r].number("norm"),
+        {.what = fmt::format("clip_gradients: the norm on rank {}", r),
+         .values = {norm},
+         .tolerance = {1e-6 * norm},
+         .mistakes = [&]() -> std::vector<Mistake> {
+           return {{{std::sqrt(matrices + static_cast<double>(tp) * norms)},
+                    "clip_gradients: the norms' weights, which every part holds, are counted once "
+                    "per part"},
+                   {{std::sqrt(matrices)}, "clip_gradients: the norms' weights are not counted"},
+                   {{std::sqrt(own)},
+                    "clip_gradients: the norm of this rank's weights alone: ask "
+                    "the other parts and stages"},
+                   {{matrices + norms}, "clip_gradients: the square of the norm: take the root"},
+                   {{norm * std::min(1.0, c.limit)},
+                    "clip_gradients returns the norm after clipping, not before"}};
+         }});
+    const std::vector<Operation> sent = operations_of(ranks[r].part("sent"));
+    uint64_t bytes = 0;
+    for (const Operation& operation : sent) bytes += operation.bytes;
+    if (sent.size() > 1 || bytes > 8)
+      stop("clip_gradients sends more than one number\nit called: " + in_words(sent));
+    for (const auto& [name, gradient] : gradients) {
+      if (!ranks[r].has(name)) continue;
+      const Numbers before = numbers_of(lab::part_of(name, gradient, part(r % tp, tp)));
+      const Numbers zero(before.size(), 0.0);
+      expect_tensor(
+          fmt::format("clip_gradients: the gradient of {} on rank {}", name, r),
+          ranks[r].tensor(name), plus(zero, before, factor), [&]() -> std::vector<Mistake> {
+            return {{before,
+                     "clip_gradients: the gradients are as they were, although their norm "
+                     "exceeds max_norm"},
+                    {plus(zero, before, c.limit),
+                     "clip_gradients: scaled up to max_norm; gradients that are short enough stay "
+                     "as they are"},
+                    {plus(zero, before, limit),
+                     "clip_gradients: multiplied by max_norm: by "
+                     "max_norm / norm"}};
+          });
+    }
+  }
+}
+
+/// On pp stages of tp parts.
+void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options) {
+  const uint64_t drawn = seed + 1000 * lab::grading::scenario_seed();
+  const lab::LlamaConfig model{.vocab_size = 13,
+                               .dim = 24,
+                               .heads = 6,
+                               .kv_heads = 6,
+                               .layers = 2 * static_cast<int64_t>(pp),
+                               .hidden_dim = 12,
+                               .context = 4};
+  lab::LlamaConfig tied = model;
+  tied.tied_head = pp == 1;
+  std::vector<ClipCase> cases{{"clipped", model, 0.5},
+                              {"just not clipped", model, 1.01, 1},
+                              {"just clipped, small gradients", model, 0.99, 1e-3F},
+                              {"far from clipped", model, 7, 1e-3F},
+                              {"a tied head", tied, 0.25, 2}};
+  std::vector<Call> calls;
+  for (ClipCase& c : cases) {
+    c.seed = drawn + 100 * calls.size();
+    Parcel input;
+    set_model(c.model, input);
+    input.set("tp", static_cast<double>(tp));
+    double squares = 0;
+    for (const auto& [name, gradient] : gradients_of(c)) {
+      input.set(name, gradient);
+      squares += squares_of(gradient);
+    }
+    input.set("max_norm", c.limit * std::sqrt(squares));
+    calls.push_back(
+        {.scenario = "clip", .inputs = std::vector<Parcel>(pp * tp, input), .name = c.name});
+  }
+  judge_calls(calls, options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge_clip(cases[k], tp, ranks); });
+}
+
+TEST(Task6, NormOfThreeParts) { expect_clip(1, 3, 64, late_messages(64)); }
+TEST(Task6, NormOfTwoStagesOfTwoParts) { expect_clip(2, 2, 65, late_messages(65)); }
+TEST(Task6, NormOfOneRank) { expect_clip(1, 1, 66, late_messages(66)); }
+TEST(Task6, NormOfThreeStages) { expect_clip(3, 1, 67, late_messages(67)); }
+
+}  // namespace
+}  // namespace lab10
