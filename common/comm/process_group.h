@@ -110,9 +110,11 @@ class ProcessGroup {
   void reduce(const Tensor& tensor, int root = 0, ReduceOp op = ReduceOp::kSum);
   /// The same, with the result on every rank, equal to the last bit.
   void all_reduce(const Tensor& tensor, ReduceOp op = ReduceOp::kSum);
-  /// `output` is [size, ...input's shape], or as many elements under another shape.
+  /// `output` is [size, ...input's shape], or as many elements under another shape. `input` may be
+  /// this rank's part of `output`: in place, as with NCCL.
   void all_gather(const Tensor& output, const Tensor& input);
-  /// `input` has `size` times as many elements as `output`: rank r gets part r, combined.
+  /// `input` has `size` times as many elements as `output`: rank r gets part r, combined. `output`
+  /// may be this rank's part of `input`: in place; the other parts then keep their numbers.
   void reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::kSum);
 
   /// Post a collective and return at once, so that the rank can compute while numbers travel. No

@@ -133,6 +133,31 @@ TEST_P(ProcessGroupTest, GatherAndScatterGoByRank) {
   });
 }
 
+TEST_P(ProcessGroupTest, GatherAndScatterInPlace) {
+  run([&](ProcessGroup& world) {
+    for (int64_t count : kCounts) {
+      const int64_t first = world.rank() * count;
+      const Tensor all = Tensor::zeros({ranks() * count});
+      all.rows(first, first + count).copy_from(numbers(world.rank(), count));
+      world.all_gather(all, all.rows(first, first + count));
+      for (int r = 0; r < ranks(); ++r)
+        expect_all(
+            all.rows(r * count, (r + 1) * count), [&](int64_t i) { return number(r, i); },
+            "all_gather");
+
+      const Tensor parts = numbers(world.rank(), ranks() * count);
+      world.reduce_scatter(parts.rows(first, first + count), parts);
+      expect_all(
+          parts.rows(first, first + count), [&](int64_t i) { return sum_of(ranks(), first + i); },
+          "reduce_scatter");
+      if (world.rank() > 0)
+        expect_all(
+            parts.rows(0, first), [&](int64_t i) { return number(world.rank(), i); },
+            "another rank's part");
+    }
+  });
+}
+
 TEST_P(ProcessGroupTest, MessagesArriveInOrderAndByTag) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has nobody to write to";
   run([&](ProcessGroup& world) {

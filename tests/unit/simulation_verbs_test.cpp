@@ -130,6 +130,18 @@ TEST_P(SimulatedVerbs, AllGather) {
   for (const Numbers& numbers : got) EXPECT_EQ(numbers, expected);
 }
 
+TEST_P(SimulatedVerbs, GatherAndScatterInPlace) {
+  const auto got = results(options(), [&](ProcessGroup& world) {
+    const int64_t first = world.rank() * count();
+    const Tensor all = tensor_of(world.rank(), ranks() * count());
+    const Tensor own = all.rows(first, first + count());
+    world.reduce_scatter(own, all);
+    world.all_gather_async(all, own).wait();
+    return contents(all);
+  });
+  for (const Numbers& numbers : got) EXPECT_EQ(numbers, sum(ranks() * count()));
+}
+
 TEST_P(SimulatedVerbs, ReduceScatter) {
   const auto got = results(options(), [&](ProcessGroup& world) {
     const Tensor output = blank(count());

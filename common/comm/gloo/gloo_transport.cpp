@@ -133,7 +133,9 @@ class GlooTransport final : public Transport {
   void all_gather(std::span<const float> input, std::span<float> output,
                   const Collective& call) override {
     auto options = options_of<gloo::AllgatherOptions>(call);
-    options.setInput(writable(input), input.size());
+    const size_t first = static_cast<size_t>(context_->rank) * input.size();
+    const bool in_place = input.data() == output.data() + first;
+    if (!in_place) options.setInput(writable(input), input.size());
     options.setOutput(output.data(), output.size());
     guarded([&] { gloo::allgather(options); });
   }
