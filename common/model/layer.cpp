@@ -1,6 +1,7 @@
 #include "common/model/layer.h"
 
 #include "common/ops/ops.h"
+#include "common/tensor/memory_account.h"
 
 namespace lab {
 namespace {
@@ -45,6 +46,7 @@ AttentionShape attention_shape(const LayerShape& s) {
 
 Tensor between_operations(const Tensor& x, const LayerMemory& memory) {
   if (!memory.rounds()) return x;
+  const MemoryOf kind(MemoryKind::kActivations);
   Shape padded = x.shape();  // tensor cores need rows that begin at multiples of 16 bytes
   padded.back() = (padded.back() + 7) / 8 * 8;
   const Tensor rounded =

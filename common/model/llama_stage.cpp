@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
+#include "common/tensor/memory_account.h"
 
 namespace lab {
 namespace {
@@ -71,7 +72,7 @@ bool InFlight::fits(int64_t batch_size, int64_t sequence, const LayerMemory& oth
 }
 
 LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device where,
-                       uint64_t seed, const TensorPart& tensor_part,
+                       uint64_t initial, WeightMemory whose, const TensorPart& tensor_part,
                        std::shared_ptr<PartPasses> part_passes)
     : whole(checked(model, layers)),
       config(part_config(model, tensor_part)),
@@ -79,8 +80,13 @@ LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device
       part(tensor_part),
       passes(std::move(part_passes)),
       device(where),
-      weights(model, layers, where, seed, tensor_part),
-      rope_angles(rope_table(model.context, model.head_dim(), model.rope_theta).to(where)) {}
+      seed(initial),
+      weights(model, layers, where, initial, whose, tensor_part) {
+  const MemoryOf kind(MemoryKind::kActivations);
+  rope_angles = rope_table(model.context, model.head_dim(), model.rope_theta).to(where);
+  for (size_t p = 0; p < weights.part_count(); ++p) part_order.push_back(p);
+  if (weights.tied_here) part_order.push_back(0);
+}
 
 InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length) {
   require(batch >= 0 && length >= 1 && length <= config.context,
@@ -89,9 +95,14 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
   require(!in_flight.contains(microbatch),
           "forward of microbatch {}, which is in flight: its backward has not been called",
           microbatch);
+  require(
+      weights.memory == WeightMemory::kOwn || !memory().rounds(),
+      "weights that are bound part by part are computed with in float32 or TF32: bfloat16 keeps "
+      "a rounded copy of all of them");
   if (!idle.empty() && !idle.back()->fits(batch, length, memory())) idle.clear();
   std::unique_ptr<InFlight> state;
   if (idle.empty()) {
+    const MemoryOf kind(MemoryKind::kActivations);
     state = std::make_unique<InFlight>(config, span, batch, length, memory());
   } else {
     state = std::move(idle.back());
@@ -132,6 +143,7 @@ LayerMemory LlamaStage::Impl::memory() const {
 void LlamaStage::Impl::fit_scratch(InFlight& state) {
   const int64_t rows = state.batch * state.length;
   if (!scratch || scratch_rows != rows || scratch->memory != state.memory) {
+    const MemoryOf kind(MemoryKind::kActivations);
     scratch = std::make_shared<LayerScratch>(config, state.batch, state.length, state.memory);
     scratch_rows = rows;
   }
@@ -145,8 +157,10 @@ void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
                            const std::function<void()>& work) const {
   // The first time, libraries load their kernels, which cannot be recorded. A pass in another
   // precision than the microbatch began with is not recorded either: it would be repeated for other
-  // microbatches. Nor is one that calls somebody in between.
-  const bool calls = gradient_ready && &pass == &state.backward;
+  // microbatches. Nor is one that calls somebody in between, or whose weights may be elsewhere the
+  // next time.
+  const bool calls = before_part || after_part || weights.memory == WeightMemory::kBound ||
+                     (gradient_ready && &pass == &state.backward);
   if (device == Device::kCpu || state.memory != memory() || calls || pass.uses++ == 0) {
     work();
   } else {
@@ -160,26 +174,33 @@ void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
 Tensor LlamaStage::Impl::forward(InFlight& state) {
   fit_scratch(state);
   run(state, state.forward, [&] {
-    if (span.embeds && passes)
-      passes->embedding_forward(state.tokens.tokens(), weights.embedding, state.hidden[0]);
-    else if (span.embeds)
-      embedding_forward(state.tokens.tokens(), weights.embedding.value, state.hidden[0]);
+    if (span.embeds)
+      with_parts(Pass::kForward, 0, 1, [&] {
+        if (passes)
+          passes->embedding_forward(state.tokens.tokens(), weights.embedding, state.hidden[0]);
+        else
+          embedding_forward(state.tokens.tokens(), weights.embedding.value, state.hidden[0]);
+      });
     const LayerShape shape{config, state.batch, state.length};
-    for (size_t l = 0; l < weights.layers.size(); ++l) {
-      if (passes)
-        passes->layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l],
-                              state.layers[l], state.hidden[l + 1]);
-      else
-        layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
-                      *scratch, state.hidden[l + 1]);
-    }
+    for (size_t l = 0; l < weights.layers.size(); ++l)
+      with_parts(Pass::kForward, weights.part_of(l), 1, [&] {
+        if (passes)
+          passes->layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l],
+                                state.layers[l], state.hidden[l + 1]);
+        else
+          layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
+                        *scratch, state.hidden[l + 1]);
+      });
     if (!span.has_head) return;
-    rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
-                    state.inverse_rms);
-    if (passes)
-      passes->head_forward(scratch->normed, weights.head, state.logits);
-    else
-      linear_forward(scratch->normed, weights.head.operand(state.memory.between()), state.logits);
+    with_parts(Pass::kForward, weights.part_of(weights.layers.size()), head_parts(), [&] {
+      rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
+                      state.inverse_rms);
+      if (passes)
+        passes->head_forward(scratch->normed, weights.head, state.logits);
+      else
+        linear_forward(scratch->normed, weights.head.operand(state.memory.between()),
+                       state.logits);
+    });
   });
   if (span.has_head) return state.logits;
   return state.hidden.back().view({state.batch, state.length, config.dim});
@@ -203,15 +224,69 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
 
 void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) {
   const LayerShape shape{config, state.batch, state.length};
+  size_t use = span.has_head ? head_parts() : 0;
   for (size_t l = weights.layers.size(); l-- > 0;) {
-    if (passes)
-      passes->layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l],
-                             state.layers[l], gradient);
-    else
-      layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
-                     *scratch, gradient);
+    with_parts(Pass::kBackward, use++, 1, [&] {
+      if (passes)
+        passes->layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l],
+                               state.layers[l], gradient);
+      else
+        layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
+                       *scratch, gradient);
+    });
     announce(weights.first_named(l), weights.first_named(l + 1));
   }
+}
+
+size_t LlamaStage::Impl::bindable(size_t part) const {
+  require(weights.memory == WeightMemory::kBound,
+          "bind or release on a stage that holds its weights itself: make it with "
+          "WeightMemory::kBound");
+  require(part < weights.part_count(), "part {} of a stage of {} parts", part,
+          weights.part_count());
+  return part;
+}
+
+void LlamaStage::Impl::expect_binding(size_t part, const Tensor& flat) const {
+  const Weights::Part& it = weights.parts[bindable(part)];
+  require(
+      flat.defined() && flat.is_contiguous() && flat.device() == device && flat.numel() >= it.size,
+      "a tensor of shape {} cannot hold {}: it takes {} contiguous elements on the stage's "
+      "device",
+      to_string(flat.shape()), it.name, it.size);
+}
+
+void LlamaStage::Impl::expect_bound(Pass pass, size_t part) const {
+  if (weights.memory == WeightMemory::kOwn) return;
+  const size_t first = part == 0 ? 0 : weights.first_named(part - weights.part_of(0));
+  require(weights.named[first].value.defined(),
+          "the {} pass needs the weights of {}, which are not bound: bind them before, and release "
+          "them after",
+          pass == Pass::kForward ? "forward" : "backward", weights.parts[part].name);
+  require(pass == Pass::kForward || weights.named[first].gradient.defined(),
+          "the backward pass adds to the gradient of {}, which is not bound: bind a tensor of "
+          "zeros before",
+          weights.parts[part].name);
+}
+
+template <typename Work>
+void LlamaStage::Impl::with_parts(Pass pass, size_t first, size_t count, const Work& work) const {
+  const auto use = [&](size_t number) {
+    const size_t uses = part_order.size();
+    const auto part = [&](size_t n) {
+      return part_order[pass == Pass::kForward ? n : uses - 1 - n];
+    };
+    PartUse result{.pass = pass, .part = part(number)};
+    if (number + 1 < uses) result.next = part(number + 1);
+    return result;
+  };
+  for (size_t number = first; number < first + count; ++number)
+    if (before_part) before_part(use(number));
+  for (size_t number = first; number < first + count; ++number)
+    expect_bound(pass, use(number).part);
+  work();
+  for (size_t number = first; number < first + count; ++number)
+    if (after_part) after_part(use(number));
 }
 
 void LlamaStage::Impl::announce(size_t first, size_t last) const {
@@ -225,7 +300,11 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
   // The returned tensor does not belong to the microbatch: it may still be on its way to another
   // rank when the next one starts.
   const bool recorded = device == Device::kCuda;
-  const Tensor gradient = recorded ? state.gradient : Tensor::empty({rows, config.dim}, device);
+  const auto own_gradient = [&] {
+    const MemoryOf kind(MemoryKind::kActivations);
+    return Tensor::empty({rows, config.dim}, device);
+  };
+  const Tensor gradient = recorded ? state.gradient : own_gradient();
   Tensor logits_gradient = output_gradient;
   if (!span.has_head) {
     gradient.copy_from(output_gradient.view({rows, config.dim}));
@@ -235,14 +314,18 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
   }
 
   run(state, state.backward, [&] {
-    if (span.has_head) head_backward(state, logits_gradient, gradient);
+    if (span.has_head)
+      with_parts(Pass::kBackward, 0, head_parts(),
+                 [&] { head_backward(state, logits_gradient, gradient); });
     announce(weights.first_named(weights.layers.size()), weights.named.size());
     layers_backward(state, gradient);
     if (!span.embeds) return;
-    if (passes)
-      passes->embedding_backward(state.tokens.tokens(), gradient, weights.embedding);
-    else
-      embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+    with_parts(Pass::kBackward, part_order.size() - 1, 1, [&] {
+      if (passes)
+        passes->embedding_backward(state.tokens.tokens(), gradient, weights.embedding);
+      else
+        embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+    });
     if (!gradient_ready) return;
     weights.fold_tied_gradient();
     announce(0, 1);
@@ -254,11 +337,12 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
 // --- The interface
 
 LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device,
-                       uint64_t seed)
-    : impl_(std::make_unique<Impl>(config, span, device, seed)) {}
+                       uint64_t seed, WeightMemory memory)
+    : impl_(std::make_unique<Impl>(config, span, device, seed, memory)) {}
 LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorPart& part,
                        std::shared_ptr<PartPasses> passes, uint64_t seed)
-    : impl_(std::make_unique<Impl>(config, span, Device::kCpu, seed, part, std::move(passes))) {
+    : impl_(std::make_unique<Impl>(config, span, Device::kCpu, seed, WeightMemory::kOwn, part,
+                                   std::move(passes))) {
   require(impl_->passes != nullptr, "stage: part {} of {}, but no passes for parts", part.rank,
           part.ranks);
 }
@@ -309,15 +393,26 @@ Tensor LlamaStage::backward(const Tensor& output_gradient, int microbatch) {
 
 void LlamaStage::discard(int microbatch) { impl_->recycle(impl_->end(microbatch, "discard")); }
 
-Tensor LlamaStage::parameters() const { return impl_->weights.values; }
+Tensor LlamaStage::parameters() const {
+  require(impl_->weights.memory == WeightMemory::kOwn,
+          "parameters() of a stage whose weights are bound part by part: it has no flat buffer");
+  return impl_->weights.values;
+}
 
 Tensor LlamaStage::gradients() const {
+  require(impl_->weights.memory == WeightMemory::kOwn,
+          "gradients() of a stage whose weights are bound part by part: it has no flat buffer");
   impl_->weights.fold_tied_gradient();
   return impl_->weights.gradients;
 }
 
 void LlamaStage::zero_gradients() {
   impl_->rounded_is_old = true;
+  if (impl_->weights.memory == WeightMemory::kBound) {
+    for (const Parameter& parameter : impl_->weights.named)
+      if (parameter.gradient.defined()) parameter.gradient.fill(0.0F);
+    return;
+  }
   impl_->weights.gradients.fill(0.0F);
   if (impl_->weights.tied_here) impl_->weights.head.gradient.fill(0.0F);
 }
@@ -327,10 +422,37 @@ const std::vector<Parameter>& LlamaStage::named_parameters() const {
   return impl_->weights.named;
 }
 
-int64_t LlamaStage::parameter_count() const {
-  int64_t count = 0;
-  for (const Parameter& parameter : impl_->weights.named) count += parameter.value.numel();
-  return count;
+int64_t LlamaStage::parameter_count() const { return impl_->weights.weight_count; }
+
+size_t LlamaStage::part_count() const { return impl_->weights.part_count(); }
+int64_t LlamaStage::part_size(size_t part) const { return impl_->weights.parts.at(part).size; }
+const std::string& LlamaStage::part_name(size_t part) const {
+  return impl_->weights.parts.at(part).name;
+}
+
+void LlamaStage::bind(size_t part, const Tensor& weights) {
+  impl_->expect_binding(part, weights);
+  impl_->weights.bind(part, weights.view({weights.numel()}));
+}
+
+void LlamaStage::bind_gradient(size_t part, const Tensor& gradient) {
+  impl_->expect_binding(part, gradient);
+  impl_->weights.bind_gradient(part, gradient.view({gradient.numel()}));
+}
+
+void LlamaStage::release(size_t part) { impl_->weights.bind(impl_->bindable(part), {}); }
+void LlamaStage::release_gradient(size_t part) {
+  impl_->weights.bind_gradient(impl_->bindable(part), {});
+}
+
+void LlamaStage::initialise(size_t part) const {
+  impl_->expect_bound(Pass::kForward, part);
+  impl_->weights.initialise(part, impl_->seed);
+}
+
+void LlamaStage::watch_parts(PartObserver before, PartObserver after) {
+  impl_->before_part = std::move(before);
+  impl_->after_part = std::move(after);
 }
 
 void LlamaStage::observe_passes(PassObserver observer) { impl_->observer = std::move(observer); }

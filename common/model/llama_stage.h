@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct Parameter {
   Tensor gradient;
 };
 
+/// Whose memory a stage's weights and their gradients lie in.
+enum class WeightMemory {
+  kOwn,    // the stage's: two flat buffers
+  kBound,  // somebody else's, who binds it part by part and takes it away again
+};
+
 /// The layers of a `StageSpan`. A stage that spans everything is the whole model: tokens in, logits
 /// out. Otherwise hidden states [B, T, C] come in or go out.
 ///
@@ -35,7 +42,8 @@ struct Parameter {
 /// Architecture: Touvron et al., "LLaMA" (2023), section 2.2; as Hugging Face's LlamaForCausalLM.
 class LlamaStage {
  public:
-  LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed);
+  LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed,
+             WeightMemory memory = WeightMemory::kOwn);
   /// Only a part of each of these layers, which `passes` computes together with the ranks that hold
   /// the others; `config` is that of the whole model. The weights are slices of the whole model's
   /// (common/model/part.h). `forward` returns this part's logits, [B, T, V of the part], and
@@ -84,6 +92,27 @@ class LlamaStage {
   /// Number of weights, without the gaps.
   int64_t parameter_count() const;
 
+  /// A stage consists of parts, in the order of `named_parameters`: the embedding, each layer, and
+  /// norm with head. A part's weights are a piece of the flat buffer: `part_size` elements, gaps
+  /// included. A tied head needs the norm's part and the embedding's.
+  size_t part_count() const;
+  int64_t part_size(size_t part) const;
+  const std::string& part_name(size_t part) const;  // "model.layers.3"
+
+  /// With WeightMemory::kBound the stage begins without memory for weights and gradients. These
+  /// make a part's weights, or its gradients, views of a flat tensor that has at least as many
+  /// elements as the part and is on the stage's device; gaps should be 0. A pass that needs what
+  /// is not bound throws Error with the part's name. Such a stage has no flat buffers, so
+  /// `parameters` and `gradients` throw; in `named_parameters` what is not bound is undefined. A
+  /// tied head adds its part directly to the embedding's gradient. Not with bfloat16, which keeps a
+  /// rounded copy of all weights.
+  void bind(size_t part, const Tensor& weights);
+  void release(size_t part);
+  void bind_gradient(size_t part, const Tensor& gradient);
+  void release_gradient(size_t part);
+  /// Writes the initial values of the seed into a part's weights, which are bound.
+  void initialise(size_t part) const;
+
   /// Bytes held for microbatches in flight: now, and at most so far.
   size_t activation_bytes() const;
   size_t peak_activation_bytes() const;
@@ -103,6 +132,19 @@ class LlamaStage {
   /// post it; while somebody is called, backward passes are not recorded but launched one by one.
   using GradientReady = std::function<void(size_t parameter)>;
   void when_gradient_ready(GradientReady ready);
+
+  /// For binding weights only while they are needed: `before` is called before a pass computes with
+  /// a part, and `after` as soon as it has. A forward pass takes the parts in their order, a
+  /// backward pass in the opposite one. With a tied head, the computation of the logits needs two
+  /// parts: both `before` are called before it, and both `after` after it. Empty functions: nobody
+  /// is called. Passes that somebody watches are launched one by one on a GPU, not recorded.
+  struct PartUse {
+    Pass pass = Pass::kForward;
+    size_t part = 0;
+    std::optional<size_t> next = {};  // the part that this pass needs after it
+  };
+  using PartObserver = std::function<void(const PartUse& use)>;
+  void watch_parts(PartObserver before, PartObserver after);
 
   /// Keys and values of the tokens so far, for generating text token by token.
   struct KvCache;

@@ -50,8 +50,9 @@ struct InFlight {
 void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config);
 
 struct LlamaStage::Impl {
-  Impl(const LlamaConfig& model, const StageSpan& layers, Device where, uint64_t seed,
-       const TensorPart& tensor_part = {}, std::shared_ptr<PartPasses> part_passes = {});
+  Impl(const LlamaConfig& model, const StageSpan& layers, Device where, uint64_t initial,
+       WeightMemory whose, const TensorPart& tensor_part = {},
+       std::shared_ptr<PartPasses> part_passes = {});
 
   /// Registers a microbatch, reusing the memory of a finished one of the same shape: a training
   /// step allocates next to nothing.
@@ -73,19 +74,33 @@ struct LlamaStage::Impl {
   Tensor backward(InFlight& state, const Tensor& output_gradient);
   void head_backward(const InFlight& state, const Tensor& logits_gradient, const Tensor& gradient);
   void layers_backward(InFlight& state, const Tensor& gradient);
+  /// The same number, if what belongs to this part may be bound; else throws Error.
+  size_t bindable(size_t part) const;
+  void expect_binding(size_t part, const Tensor& flat) const;
+  /// Throws Error if a part's weights are not bound, or its gradients, for a backward pass.
+  void expect_bound(Pass pass, size_t part) const;
+  /// Computes with `count` parts, which this pass needs as its first, ...: from number `first` on.
+  template <typename Work>
+  void with_parts(Pass pass, size_t first, size_t count, const Work& work) const;
+  /// The parts that the head needs.
+  size_t head_parts() const { return weights.tied_here ? 2 : 1; }
   /// The gradients of the parameters at these places are ready, the last one first.
   void announce(size_t first, size_t last) const;
 
   PassObserver observer;         // may be empty
   GradientReady gradient_ready;  // may be empty
+  PartObserver before_part;      // may be empty
+  PartObserver after_part;       // may be empty
   LlamaConfig whole;             // of the whole model
   LlamaConfig config;            // of the part of it
   StageSpan span;
   TensorPart part;
   std::shared_ptr<PartPasses> passes;  // of a part; null: the stage has all of its layers
   Device device;
+  uint64_t seed;
   Weights weights;
-  bool rounded_is_old = true;  // those of the weights
+  std::vector<size_t> part_order;  // of a forward pass
+  bool rounded_is_old = true;      // those of the weights
   Tensor rope_angles;
   std::map<int, std::unique_ptr<InFlight>> in_flight;
   std::vector<std::unique_ptr<InFlight>> idle;  // all of one shape

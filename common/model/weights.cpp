@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <random>
 
 #include "common/model/part.h"
 #include "common/ops/ops.h"
+#include "common/tensor/memory_account.h"
 
 namespace lab {
 namespace {
@@ -17,86 +19,10 @@ constexpr const char* kEmbedding = "model.embed_tokens.weight";
 
 int64_t aligned(int64_t count) { return (count + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Hands out consecutive pieces of the two flat buffers. Run once without buffers to get the size,
-/// then again to take the pieces.
-class Layout {
- public:
-  Layout() = default;
-  Layout(Tensor values, Tensor gradients)
-      : values_(std::move(values)), gradients_(std::move(gradients)) {}
-
-  Weight take(const Shape& shape) {
-    int64_t count = 1;
-    for (int64_t extent : shape) count *= extent;
-    const int64_t first = used_;
-    used_ += aligned(count);
-    if (!values_.defined()) return {};
-    return {.value = values_.rows(first, first + count).view(shape),
-            .gradient = gradients_.rows(first, first + count).view(shape),
-            .rounded = {}};
-  }
-
-  int64_t used() const { return used_; }
-
- private:
-  Tensor values_;
-  Tensor gradients_;
-  int64_t used_ = 0;
-};
-
-void take_all(Layout& layout, const LlamaConfig& c, const StageSpan& span, bool tied_here,
-              Weights& weights) {
-  const int64_t q = c.heads * c.head_dim();
-  const int64_t k = c.kv_heads * c.head_dim();
-  weights.layers.clear();
-  if (span.embeds) weights.embedding = layout.take({c.vocab_size, c.dim});
-  for (int64_t l = span.first_layer; l < span.last_layer; ++l) {
-    LayerWeights layer;
-    layer.attention_norm = layout.take({c.dim});
-    layer.qkv = layout.take({q + 2 * k, c.dim});
-    layer.attention_out = layout.take({c.dim, q});
-    layer.mlp_norm = layout.take({c.dim});
-    layer.gate_up = layout.take({2 * c.hidden_dim, c.dim});
-    layer.down = layout.take({c.dim, c.hidden_dim});
-    weights.layers.push_back(layer);
-  }
-  if (span.has_head) {
-    weights.norm = layout.take({c.dim});
-    if (!tied_here) weights.head = layout.take({c.vocab_size, c.dim});
-  }
-}
-
-std::vector<Parameter> named_views(const LlamaConfig& c, const StageSpan& span, bool tied_here,
-                                   const Weights& weights) {
-  std::vector<Parameter> named;
-  const auto add = [&](std::string name, const Weight& w) {
-    named.push_back({std::move(name), w.value, w.gradient});
-  };
-  const auto add_rows = [&](std::string name, const Weight& w, int64_t first, int64_t last) {
-    named.push_back({std::move(name), w.value.rows(first, last), w.gradient.rows(first, last)});
-  };
-  const int64_t q = c.heads * c.head_dim();
-  const int64_t k = c.kv_heads * c.head_dim();
-
-  if (span.embeds) add(kEmbedding, weights.embedding);
-  for (int64_t l = span.first_layer; l < span.last_layer; ++l) {
-    const LayerWeights& layer = weights.layers[static_cast<size_t>(l - span.first_layer)];
-    const std::string prefix = fmt::format("model.layers.{}.", l);
-    add(prefix + "input_layernorm.weight", layer.attention_norm);
-    add_rows(prefix + "self_attn.q_proj.weight", layer.qkv, 0, q);
-    add_rows(prefix + "self_attn.k_proj.weight", layer.qkv, q, q + k);
-    add_rows(prefix + "self_attn.v_proj.weight", layer.qkv, q + k, q + 2 * k);
-    add(prefix + "self_attn.o_proj.weight", layer.attention_out);
-    add(prefix + "post_attention_layernorm.weight", layer.mlp_norm);
-    add_rows(prefix + "mlp.gate_proj.weight", layer.gate_up, 0, c.hidden_dim);
-    add_rows(prefix + "mlp.up_proj.weight", layer.gate_up, c.hidden_dim, 2 * c.hidden_dim);
-    add(prefix + "mlp.down_proj.weight", layer.down);
-  }
-  if (span.has_head) {
-    add("model.norm.weight", weights.norm);
-    if (!tied_here) add("lm_head.weight", weights.head);
-  }
-  return named;
+int64_t count_of(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape) count *= extent;
+  return count;
 }
 
 /// FNV-1a: the name's contribution to a parameter's seed.
@@ -126,40 +52,148 @@ void initialise_normal(const Tensor& value, const std::string& name, float stand
   if (value.device() != Device::kCpu) value.copy_from(on_host);
 }
 
-Weights::Weights(const LlamaConfig& whole, const StageSpan& span, Device device, uint64_t seed,
-                 const TensorPart& part)
-    : tied_here(whole.tied_head && span.embeds && span.has_head) {
-  const LlamaConfig config = part_config(whole, part);
-  Layout measure;
-  take_all(measure, config, span, tied_here, *this);
-  values = Tensor::zeros({measure.used()}, device);
-  gradients = Tensor::zeros({measure.used()}, device);
-  Layout layout(values, gradients);
-  take_all(layout, config, span, tied_here, *this);
-  named = named_views(config, span, tied_here, *this);
-  if (tied_here) {
-    head.value = embedding.value;
-    head.gradient = Tensor::zeros({config.vocab_size, config.dim}, device);
+Weights::Weights(const LlamaConfig& model, const StageSpan& stage, Device device, uint64_t seed,
+                 WeightMemory whose, const TensorPart& slice)
+    : layers(static_cast<size_t>(stage.last_layer - stage.first_layer)),
+      whole(model),
+      config(part_config(model, slice)),
+      span(stage),
+      tensor_part(slice),
+      memory(whose),
+      tied_here(model.tied_head && stage.embeds && stage.has_head) {
+  if (span.embeds) parts.push_back({.name = "model.embed_tokens"});
+  for (int64_t l = span.first_layer; l < span.last_layer; ++l)
+    parts.push_back({.name = fmt::format("model.layers.{}", l)});
+  if (span.has_head) parts.push_back({.name = tied_here ? "model.norm" : "model.norm and lm_head"});
+  int64_t size = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    for (const Slot& slot : slots(p)) {
+      parts[p].size += aligned(count_of(slot.shape));
+      weight_count += count_of(slot.shape);
+    }
+    size += parts[p].size;
+    const std::vector<Parameter> names = named_views(p);
+    named.insert(named.end(), names.begin(), names.end());
   }
+  if (memory == WeightMemory::kBound) return;
+  {
+    const MemoryOf kind(MemoryKind::kWeights);
+    values = Tensor::zeros({size}, device);
+  }
+  const MemoryOf kind(MemoryKind::kGradients);
+  gradients = Tensor::zeros({size}, device);
+  if (tied_here) head.gradient = Tensor::zeros({config.vocab_size, config.dim}, device);
+  for (size_t p = 0, first = 0; p < parts.size(); ++p) {
+    const auto begin = static_cast<int64_t>(first);
+    bind(p, values.rows(begin, begin + parts[p].size));
+    bind_gradient(p, gradients.rows(begin, begin + parts[p].size));
+    initialise(p, seed);
+    first += static_cast<size_t>(parts[p].size);
+  }
+}
 
-  for (const Parameter& parameter : named) {
+std::vector<Weights::Slot> Weights::slots(size_t part) {
+  const int64_t q = config.heads * config.head_dim();
+  const int64_t k = config.kv_heads * config.head_dim();
+  const int64_t dim = config.dim;
+  if (span.embeds && part == 0) return {{&embedding, {config.vocab_size, dim}}};
+  const size_t l = part - part_of(0);
+  if (l < layers.size()) {
+    LayerWeights& layer = layers[l];
+    return {{&layer.attention_norm, {dim}},
+            {&layer.qkv, {q + 2 * k, dim}},
+            {&layer.attention_out, {dim, q}},
+            {&layer.mlp_norm, {dim}},
+            {&layer.gate_up, {2 * config.hidden_dim, dim}},
+            {&layer.down, {dim, config.hidden_dim}}};
+  }
+  if (tied_here) return {{&norm, {dim}}};
+  return {{&norm, {dim}}, {&head, {config.vocab_size, dim}}};
+}
+
+std::vector<Parameter> Weights::named_views(size_t part) {
+  std::vector<Parameter> views;
+  const auto rows = [](const Tensor& tensor, int64_t first, int64_t last) {
+    return tensor.defined() ? tensor.rows(first, last) : Tensor();
+  };
+  const auto add = [&](std::string name, const Weight& w) {
+    views.push_back({std::move(name), w.value, w.gradient});
+  };
+  const auto add_rows = [&](std::string name, const Weight& w, int64_t first, int64_t last) {
+    views.push_back({std::move(name), rows(w.value, first, last), rows(w.gradient, first, last)});
+  };
+  const int64_t q = config.heads * config.head_dim();
+  const int64_t k = config.kv_heads * config.head_dim();
+  const int64_t hidden = config.hidden_dim;
+  if (span.embeds && part == 0) {
+    add(kEmbedding, embedding);
+  } else if (part - part_of(0) < layers.size()) {
+    const LayerWeights& layer = layers[part - part_of(0)];
+    const std::string prefix = parts[part].name + ".";
+    add(prefix + "input_layernorm.weight", layer.attention_norm);
+    add_rows(prefix + "self_attn.q_proj.weight", layer.qkv, 0, q);
+    add_rows(prefix + "self_attn.k_proj.weight", layer.qkv, q, q + k);
+    add_rows(prefix + "self_attn.v_proj.weight", layer.qkv, q + k, q + 2 * k);
+    add(prefix + "self_attn.o_proj.weight", layer.attention_out);
+    add(prefix + "post_attention_layernorm.weight", layer.mlp_norm);
+    add_rows(prefix + "mlp.gate_proj.weight", layer.gate_up, 0, hidden);
+    add_rows(prefix + "mlp.up_proj.weight", layer.gate_up, hidden, 2 * hidden);
+    add(prefix + "mlp.down_proj.weight", layer.down);
+  } else {
+    add("model.norm.weight", norm);
+    if (!tied_here) add("lm_head.weight", head);
+  }
+  return views;
+}
+
+void Weights::name_again(size_t part) {
+  const size_t first = part == 0 ? 0 : first_named(part - part_of(0));
+  std::ranges::move(named_views(part), named.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+void Weights::bind(size_t part, const Tensor& flat) {
+  int64_t first = 0;
+  for (const Slot& slot : slots(part)) {
+    const int64_t count = count_of(slot.shape);
+    slot.weight->value = flat.defined() ? flat.rows(first, first + count).view(slot.shape) : flat;
+    first += aligned(count);
+  }
+  if (tied_here && part == 0) head.value = embedding.value;
+  name_again(part);
+}
+
+void Weights::bind_gradient(size_t part, const Tensor& flat) {
+  int64_t first = 0;
+  for (const Slot& slot : slots(part)) {
+    const int64_t count = count_of(slot.shape);
+    slot.weight->gradient =
+        flat.defined() ? flat.rows(first, first + count).view(slot.shape) : flat;
+    first += aligned(count);
+  }
+  if (tied_here && part == 0 && memory == WeightMemory::kBound) head.gradient = embedding.gradient;
+  name_again(part);
+}
+
+void Weights::initialise(size_t part, uint64_t seed) {
+  for (const Parameter& parameter : named_views(part)) {
     // A tied head that lies on another stage than the embedding starts as the same matrix.
     const bool is_tied_head = config.tied_head && parameter.name == "lm_head.weight";
     const std::string name = is_tied_head ? kEmbedding : parameter.name;
     if (parameter.value.dims() == 1) {
       parameter.value.fill(1.0F);
-    } else if (part.ranks == 1) {
+    } else if (tensor_part.ranks == 1) {
       initialise_normal(parameter.value, name, config.init_std, seed);
     } else {
       const Tensor all = Tensor::empty(whole_shape(name, whole));
       initialise_normal(all, name, config.init_std, seed);
-      parameter.value.copy_from(part_of(name, all, part));
+      parameter.value.copy_from(lab::part_of(name, all, tensor_part));
     }
   }
 }
 
 void Weights::round() {
   if (!rounded.defined()) {
+    const MemoryOf kind(MemoryKind::kWeights);
     rounded = Tensor::empty(values.shape(), values.device(), ElementType::kBfloat16);
     const auto place = [this](Weight& weight) {
       const int64_t first = weight.value.data() - values.data();
@@ -175,7 +209,7 @@ void Weights::round() {
 }
 
 void Weights::fold_tied_gradient() {
-  if (!tied_here) return;
+  if (!tied_here || memory == WeightMemory::kBound) return;
   add(head.gradient, embedding.gradient);
   head.gradient.fill(0.0F);
 }

@@ -34,22 +34,39 @@ struct LayerWeights {
   Weight down;            // [C, H]
 };
 
-/// All weights of a stage: views of two flat buffers, values and gradients. Matrices start at
-/// multiples of 256 bytes (rounded ones of 128), so that the same arithmetic gives the same bits in
-/// every stage.
+/// All weights of a stage: views of two flat buffers, values and gradients, or of what is bound
+/// part by part (WeightMemory). Matrices start at multiples of 256 bytes (rounded ones of 128), so
+/// that the same arithmetic gives the same bits in every stage.
 struct Weights {
   /// `config` is that of the whole model. A part has the values of the whole model's slice.
   Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed,
-          const TensorPart& part = {});
+          WeightMemory memory, const TensorPart& part = {});
 
-  Tensor values;     // flat
+  Tensor values;     // flat; undefined if bound part by part
   Tensor gradients;  // flat, same layout
   Tensor rounded;    // flat, same layout, bfloat16; undefined until it is needed
   std::vector<Parameter> named;
 
   /// The place in `named` of the first parameter of this stage's layer `layer`, which has nine; of
   /// norm or head, for the number of layers.
-  size_t first_named(size_t layer) const { return (embedding.value.defined() ? 1 : 0) + 9 * layer; }
+  size_t first_named(size_t layer) const { return (span.embeds ? 1 : 0) + 9 * layer; }
+
+  /// A part is the embedding, a layer, or norm with head; see LlamaStage::part_count.
+  size_t part_count() const { return parts.size(); }
+  /// The part of this stage's layer `layer`; of the norm and head, for the number of layers.
+  size_t part_of(size_t layer) const { return (span.embeds ? 1 : 0) + layer; }
+  struct Part {
+    std::string name;  // "model.layers.3"
+    int64_t size = 0;  // elements of its piece of a flat buffer, with gaps
+  };
+  std::vector<Part> parts;
+  int64_t weight_count = 0;  // without gaps
+  /// Makes the part's weights, or their gradients, views of a flat tensor of at least the part's
+  /// size; an undefined one: none.
+  void bind(size_t part, const Tensor& flat);
+  void bind_gradient(size_t part, const Tensor& flat);
+  /// Writes the initial values into the part's weights.
+  void initialise(size_t part, uint64_t seed);
 
   Weight embedding;  // [V, C], if the stage embeds
   std::vector<LayerWeights> layers;
@@ -58,14 +75,31 @@ struct Weights {
 
   /// A tied head on the same stage as the embedding shares its values, but its gradient is
   /// collected separately, outside the flat buffer, so that the sum is formed in the same order as
-  /// with embedding and head on two stages. This adds it to the embedding's gradient; otherwise it
-  /// does nothing.
+  /// with embedding and head on two stages. This adds it to the embedding's gradient; otherwise, or
+  /// if gradients are bound part by part, it does nothing.
   void fold_tied_gradient();
 
   /// Brings `rounded` of all weights up to date: on a GPU, one kernel.
   void round();
 
+  LlamaConfig whole;
+  LlamaConfig config;  // of the part of it that this stage's ranks hold
+  StageSpan span;
+  TensorPart tensor_part;
+  WeightMemory memory;
   bool tied_here = false;
+
+ private:
+  /// A weight of a part, and its shape.
+  struct Slot {
+    Weight* weight;
+    Shape shape;
+  };
+  /// In the order in which they lie in memory.
+  std::vector<Slot> slots(size_t part);
+  /// Views under the names of Hugging Face.
+  std::vector<Parameter> named_views(size_t part);
+  void name_again(size_t part);
 };
 
 /// Fills `value` with normal numbers of mean 0 that depend on seed and name only.

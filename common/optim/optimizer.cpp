@@ -2,6 +2,7 @@
 
 #include "common/error.h"
 #include "common/ops/ops.h"
+#include "common/tensor/memory_account.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {
@@ -28,11 +29,11 @@ void Sgd::step(const Tensor& parameters, const Tensor& gradients, float learning
 
 Adam::Adam(int64_t size, const AdamConfig& config, AdamUpdate update, float weight_decay,
            Device device)
-    : config_(config),
-      update_(update),
-      weight_decay_(weight_decay),
-      first_moment_(Tensor::zeros({size}, device)),
-      second_moment_(Tensor::zeros({size}, device)) {}
+    : config_(config), update_(update), weight_decay_(weight_decay) {
+  const MemoryOf kind(MemoryKind::kOptimizer);
+  first_moment_ = Tensor::zeros({size}, device);
+  second_moment_ = Tensor::zeros({size}, device);
+}
 
 void Adam::step(const Tensor& parameters, const Tensor& gradients, float learning_rate) {
   check_sizes(parameters, gradients);

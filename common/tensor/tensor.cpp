@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/tensor/accelerator.h"
+#include "common/tensor/memory_account.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {
@@ -31,7 +32,7 @@ int64_t product(const Shape& shape) {
 
 struct Tensor::Storage {
   Storage(size_t bytes, Device where, ElementType what, bool in_pinned_memory)
-      : device(where), type(what), pinned(in_pinned_memory) {
+      : counted(bytes), device(where), type(what), pinned(in_pinned_memory) {
     if (device == Device::kCuda)
       memory = accelerator().allocate(bytes);
     else if (pinned)
@@ -62,6 +63,7 @@ struct Tensor::Storage {
     return block;
   }
 
+  CountedMemory counted;
   void* memory = nullptr;
   std::align_val_t alignment{1};  // of host memory
   Device device;
