@@ -3,13 +3,17 @@
 #include <cstring>
 
 #include "common/tensor/accelerator.h"
+#include "common/tensor/memory_account.h"
 
 namespace lab {
 
 void DeviceTokens::assign(std::span<const int32_t> tokens) {
   static_assert(sizeof(int32_t) == sizeof(float));
   count_ = static_cast<int64_t>(tokens.size());
-  if (!memory_.defined() || memory_.numel() < count_) memory_ = Tensor::empty({count_}, device_);
+  if (!memory_.defined() || memory_.numel() < count_) {
+    const MemoryOf kind(MemoryKind::kActivations);
+    memory_ = Tensor::empty({count_}, device_);
+  }
   if (tokens.empty()) return;
   if (device_ == Device::kCpu)
     std::memcpy(memory_.data(), tokens.data(), tokens.size_bytes());
