@@ -33,9 +33,14 @@ TokenizerCopy copy_tokenizer(const Tokenizer& tokenizer) {
 
 std::unique_ptr<Optimizer> make_optimizer(const RunPlan& plan, const LlamaStage& model,
                                           AdamUpdate update) {
+  return make_optimizer(plan, model.parameters().numel(), model.device(), update);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const RunPlan& plan, int64_t size, Device device,
+                                          AdamUpdate update) {
   if (plan.optimizer == OptimizerKind::kSgd) return std::make_unique<Sgd>();
-  return std::make_unique<Adam>(model.parameters().numel(), AdamConfig{}, update,
-                                static_cast<float>(plan.weight_decay), model.device());
+  return std::make_unique<Adam>(size, AdamConfig{}, update, static_cast<float>(plan.weight_decay),
+                                device);
 }
 
 TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* job)
@@ -46,6 +51,7 @@ TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* j
       tokenizer_(copy_tokenizer(parts.tokenizer)) {
   if (!parts_.stages.empty())
     rank_ = RankOfModel::in_mesh(parts_.parts ? *parts_.same_part : job->world(), plan.pp);
+  if (parts_.shards) rank_ = RankOfModel::in_pipeline(job->world());
   if (plan_.resume)
     folder_ = plan_.out;
   else if (writes_)
@@ -100,7 +106,10 @@ void TrainingRun::resume() {
           "--resume: the run in {} has done {} steps, more than --steps {}; to continue, give it "
           "more",
           folder_.string(), state_.step, plan_.steps);
-  load_for_training(checkpoint, parts_.model, parts_.optimizer);
+  if (parts_.load_shards)
+    parts_.load_shards(checkpoint);
+  else
+    load_for_training(checkpoint, parts_.model, parts_.optimizer);
   parts_.optimizer.set_steps(state_.optimizer_steps);
   parts_.sampler.restore(state_.sampler);
   if (!writes_) return;
@@ -219,20 +228,23 @@ bool TrainingRun::checkpoint_due(int64_t step) {
   return !goes_on(step + 1) || (plan_.checkpoint_every > 0 && step % plan_.checkpoint_every == 0);
 }
 
-void TrainingRun::check_weights() const {
-  const Tensor parameters = parts_.model.parameters().to(Device::kCpu);
-  const std::span<const float> weights = parameters.values();
-  bool finite = std::all_of(weights.begin(), weights.end(),
-                            [](float weight) { return std::isfinite(weight); });
+void TrainingRun::check_weights(const SavedGroup& weights) const {
+  bool finite = true;
+  for (const NamedTensor& tensor : weights.tensors) {
+    const Tensor on_host = tensor.value.to(Device::kCpu);
+    finite = finite && std::ranges::all_of(on_host.values(),
+                                           [](float weight) { return std::isfinite(weight); });
+  }
   if (rank_.world != nullptr) finite = all_true(job_->world(), finite);
   require(finite, "{} (weights are no longer numbers; no checkpoint is written)",
           diverged(state_.step, plan_.learning_rate));
 }
 
 void TrainingRun::save_checkpoint() {
-  check_weights();
+  std::vector<SavedGroup> tensors =
+      parts_.shards ? parts_.shards() : saved_tensors(parts_.model, parts_.optimizer);
+  check_weights(tensors.front());
   if (lock_) lock_->check_place();
-  std::vector<SavedGroup> tensors = saved_tensors(parts_.model, parts_.optimizer);
   if (parts_.parts) tensors = gathered(tensors, parts_.model, *parts_.parts);
   const LlamaConfig& config = parts_.model.config();
   state_.optimizer_steps = parts_.optimizer.steps();
@@ -279,7 +291,7 @@ void TrainingRun::finish() {
 }
 
 void TrainingRun::tell_story() const {
-  if (exit_code_ != 0 || !writes_ || plan_.story_tokens == 0) return;
+  if (exit_code_ != 0 || !writes_ || plan_.story_tokens == 0 || parts_.shards) return;
   if (parts_.stages.empty())
     print_story(parts_.model, parts_.tokenizer, plan_);
   else

@@ -18,6 +18,7 @@
 #include "common/optim/optimizer.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_parts.h"
+#include "common/run/checkpoint/saved_tensors.h"
 #include "common/run/launch/job.h"
 #include "common/run/metrics/metrics.h"
 #include "common/run/metrics/progress.h"
@@ -26,9 +27,11 @@
 
 namespace lab {
 
-/// The optimizer that the plan asks for, for the weights of `model`; `update` is lab 01's, for the
-/// model's device.
+/// The optimizer that the plan asks for, for the weights of `model`, or for `size` of them;
+/// `update` is lab 01's, for the device that they are on.
 std::unique_ptr<Optimizer> make_optimizer(const RunPlan& plan, const LlamaStage& model,
+                                          AdamUpdate update);
+std::unique_ptr<Optimizer> make_optimizer(const RunPlan& plan, int64_t size, Device device,
                                           AdamUpdate update);
 
 /// Measures time from its construction.
@@ -59,6 +62,11 @@ struct TrainingParts {
   /// those that hold the same part of this stage and others. A checkpoint is of the whole model.
   ProcessGroup* parts = nullptr;
   ProcessGroup* same_part = nullptr;
+  /// For a model of which every rank holds shards: what this rank writes into a checkpoint, and how
+  /// it reads its shards from one, whatever number of ranks has written it. Then all ranks save
+  /// checkpoints together, and no story is told, since no rank holds the model.
+  std::function<std::vector<SavedGroup>()> shards = {};
+  std::function<void(const std::filesystem::path& checkpoint)> load_shards = {};
 };
 
 /// Everything around a training loop, so that the loop shows only training: progress in the
@@ -113,7 +121,7 @@ class TrainingRun {
  private:
   void resume();
   void write_plot() const;
-  void check_weights() const;
+  void check_weights(const SavedGroup& weights) const;
   void print_start() const;
   void record_start();
   bool validation_due(int64_t step) const;
