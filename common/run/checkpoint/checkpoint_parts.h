@@ -30,6 +30,7 @@ struct RankOfModel {
   int stages = 1;
   int replica = 0;  // of this stage: the number of the pipeline
   int replicas = 1;
+  bool padded = false;            // tensors hold more numbers than there are weights: shards
   ProcessGroup* world = nullptr;  // null: this rank holds all of it, and no other rank does
 
   /// The ranks of `world` are pipelines of `stages` stages. Throws Error unless their number is a

@@ -51,7 +51,10 @@ TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* j
       tokenizer_(copy_tokenizer(parts.tokenizer)) {
   if (!parts_.stages.empty())
     rank_ = RankOfModel::in_mesh(parts_.parts ? *parts_.same_part : job->world(), plan.pp);
-  if (parts_.shards) rank_ = RankOfModel::in_pipeline(job->world());
+  if (parts_.shards) {
+    rank_ = RankOfModel::in_pipeline(job->world());
+    rank_.padded = true;
+  }
   if (plan_.resume)
     folder_ = plan_.out;
   else if (writes_)
