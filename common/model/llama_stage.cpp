@@ -72,16 +72,16 @@ bool InFlight::fits(int64_t batch_size, int64_t sequence, const LayerMemory& oth
 }
 
 LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device where,
-                       uint64_t initial, WeightMemory whose, const TensorPart& tensor_part,
+                       uint64_t initial, WeightMemory whose, const TensorPart& slice,
                        std::shared_ptr<PartPasses> part_passes)
     : whole(checked(model, layers)),
-      config(part_config(model, tensor_part)),
+      config(part_config(model, slice)),
       span(layers),
-      part(tensor_part),
+      tensor_part(slice),
       passes(std::move(part_passes)),
       device(where),
       seed(initial),
-      weights(model, layers, where, initial, whose, tensor_part) {
+      weights(model, layers, where, initial, whose, slice) {
   const MemoryOf kind(MemoryKind::kActivations);
   rope_angles = rope_table(model.context, model.head_dim(), model.rope_theta).to(where);
   for (size_t p = 0; p < weights.part_count(); ++p) part_order.push_back(p);
@@ -352,7 +352,7 @@ LlamaStage& LlamaStage::operator=(LlamaStage&&) noexcept = default;
 
 const LlamaConfig& LlamaStage::config() const { return impl_->whole; }
 const StageSpan& LlamaStage::span() const { return impl_->span; }
-const TensorPart& LlamaStage::part() const { return impl_->part; }
+const TensorPart& LlamaStage::part() const { return impl_->tensor_part; }
 Device LlamaStage::device() const { return impl_->device; }
 
 Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {

@@ -51,7 +51,7 @@ void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config);
 
 struct LlamaStage::Impl {
   Impl(const LlamaConfig& model, const StageSpan& layers, Device where, uint64_t initial,
-       WeightMemory whose, const TensorPart& tensor_part = {},
+       WeightMemory whose, const TensorPart& slice = {},
        std::shared_ptr<PartPasses> part_passes = {});
 
   /// Registers a microbatch, reusing the memory of a finished one of the same shape: a training
@@ -94,7 +94,7 @@ struct LlamaStage::Impl {
   LlamaConfig whole;             // of the whole model
   LlamaConfig config;            // of the part of it
   StageSpan span;
-  TensorPart part;
+  TensorPart tensor_part;
   std::shared_ptr<PartPasses> passes;  // of a part; null: the stage has all of its layers
   Device device;
   uint64_t seed;
