@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
+#include "common/ops/precision.h"
 #include "common/tensor/memory_account.h"
 
 namespace lab {
@@ -95,10 +96,9 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
   require(!in_flight.contains(microbatch),
           "forward of microbatch {}, which is in flight: its backward has not been called",
           microbatch);
-  require(
-      weights.memory == WeightMemory::kOwn || !memory().rounds(),
-      "weights that are bound part by part are computed with in float32 or TF32: bfloat16 keeps "
-      "a rounded copy of all of them");
+  require((weights.memory == WeightMemory::kOwn && passes == nullptr) || !memory().rounds(),
+          "layers in shards or divided among ranks are not computed in bfloat16: use --precision "
+          "float32");
   if (!idle.empty() && !idle.back()->fits(batch, length, memory())) idle.clear();
   std::unique_ptr<InFlight> state;
   if (idle.empty()) {
@@ -136,8 +136,7 @@ void LlamaStage::Impl::recycle(std::unique_ptr<InFlight> state) {
 }
 
 LayerMemory LlamaStage::Impl::memory() const {
-  if (device == Device::kCpu) return {};
-  return {.device = device, .precision = accelerator().precision()};
+  return {.device = device, .precision = precision(device)};
 }
 
 void LlamaStage::Impl::fit_scratch(InFlight& state) {

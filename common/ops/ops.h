@@ -7,9 +7,10 @@
 // Notation: N rows (N = B*T positions), C channels. "Adds" means: the result is added to what the
 // tensor holds. All functions throw Error when shapes do not fit.
 //
-// Tensors hold float32. On a GPU, matrices of activations and of their gradients may hold bfloat16:
-// any tensor of linear layers, y and dy of RMSNorm, x of rope, all or none of attention, all or
-// none of SwiGLU. Sums are always formed in float32 and rounded at the end.
+// Tensors hold float32. Matrices of activations and of their gradients may also hold bfloat16: any
+// tensor of linear layers (on the CPU, both factors or none), y and dy of RMSNorm, x of rope, all
+// or none of attention, all or none of SwiGLU. Sums are always formed in float32 and rounded at the
+// end.
 #pragma once
 
 #include <cstdint>

@@ -13,13 +13,14 @@ namespace lab {
 class Kernels;  // common/ops/kernels.h
 class Tensor;
 
-/// The type to which matrix products round their inputs; the shorter ones run on tensor cores, from
-/// compute capability 8.0 on. With bfloat16, tensors between the operations of a layer are bfloat16
-/// too. Weights, their gradients, the optimizer's state, the residual stream and all sums are
-/// always float32.
+/// The type to which matrix products round their inputs. On a GPU the shorter ones run on tensor
+/// cores, from compute capability 8.0 on; processors with instructions for it have bfloat16 (see
+/// ops/precision.h). With bfloat16, tensors between the operations of a layer are bfloat16 too.
+/// Weights, their gradients, the optimizer's state, the residual stream and all sums are always
+/// float32.
 enum class Precision {
   kFloat32,   // 23 bits of mantissa
-  kTf32,      // 10
+  kTf32,      // 10, on GPUs only
   kBfloat16,  // 7
 };
 

@@ -18,6 +18,7 @@ int thread_count() {
 
 void make_threads_certain() {
   if (omp_get_dynamic() != 0) omp_set_dynamic(0);
+  if (omp_in_parallel() != 0) return omp_set_num_threads(1);  // of this thread, until the loop ends
   const int most = std::min(omp_get_thread_limit(), kMostThreads);
   if (omp_get_max_threads() > most) omp_set_num_threads(most);
 }

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "common/error.h"
 #include "common/tensor/accelerator.h"
+#include "common/tensor/bfloat16.h"
 #include "common/tensor/memory_account.h"
 #include "common/tensor/parallel.h"
 
@@ -17,6 +19,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr int64_t kBlock = 1 << 16;  // elements that a thread copies or fills at a time
 
 int64_t product(const Shape& shape) {
   int64_t count = 1;
@@ -26,6 +29,43 @@ int64_t product(const Shape& shape) {
             shape);
   }
   return count;
+}
+
+template <typename To, typename From>
+void copy_elements(const From* from, To* to, int64_t count) {
+  if constexpr (std::is_same_v<From, To>) {
+    std::copy_n(from, count, to);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+  }
+}
+
+/// Between two tensors of the same shape in the CPU's memory.
+template <typename To, typename From>
+void copy_on_host(const Tensor& source, const Tensor& target) {
+  const auto* from = static_cast<const From*>(source.address());
+  auto* to = static_cast<To*>(target.address());
+  if (source.is_contiguous() && target.is_contiguous()) {
+    parallel_blocks(target.numel(), kBlock, [&](int64_t first, int64_t last) {
+      copy_elements(from + first, to + first, last - first);
+    });
+    return;
+  }
+  const int64_t length = target.size(-1);
+  const int64_t rows_at_a_time = std::max<int64_t>(1, kBlock / length);
+  parallel_blocks(target.row_count(), rows_at_a_time, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      copy_elements(from + r * source.row_stride(), to + r * target.row_stride(), length);
+  });
+}
+
+template <typename To>
+void copy_on_host_to(const Tensor& source, const Tensor& target) {
+  if (source.type() == ElementType::kFloat32)
+    copy_on_host<To, float>(source, target);
+  else
+    copy_on_host<To, Bfloat16>(source, target);
 }
 
 }  // namespace
@@ -87,8 +127,6 @@ Tensor Tensor::pinned(Shape shape) {
 
 Tensor Tensor::with_memory(Shape shape, Device device, ElementType type, bool pinned) {
   require(!shape.empty(), "a tensor needs at least one dimension");
-  require(device == Device::kCuda || type == ElementType::kFloat32,
-          "a tensor of bfloat16 in the CPU's memory: only GPUs have them");
   const int64_t count = product(shape);
   require(count <= INT64_MAX / 8, "tensor of shape {} is too large", shape);
   Tensor tensor;
@@ -214,7 +252,7 @@ void Tensor::fill(float value) const {
   }
   if (is_contiguous()) {
     float* first_element = data();
-    parallel_blocks(numel(), 1 << 16, [&](int64_t first, int64_t last) {
+    parallel_blocks(numel(), kBlock, [&](int64_t first, int64_t last) {
       std::fill(first_element + first, first_element + last, value);
     });
     return;
@@ -227,10 +265,11 @@ void Tensor::copy_from(const Tensor& source) const {
   require(shape_ == source.shape_, "copy of a tensor of shape {} into one of shape {}",
           source.shape_, shape_);
   if (numel() == 0) return;
-  const int64_t length = shape_.back();
   if (device() == Device::kCpu && source.device() == Device::kCpu) {
-    for (int64_t r = 0; r < row_count(); ++r)
-      std::copy_n(source.data() + r * source.row_stride_, length, data() + r * row_stride_);
+    if (type() == ElementType::kFloat32)
+      copy_on_host_to<float>(source, *this);
+    else
+      copy_on_host_to<Bfloat16>(source, *this);
   } else if (type() == source.type()) {
     const auto bytes = [this](int64_t elements) {
       return static_cast<size_t>(elements) * element_size();
@@ -240,14 +279,15 @@ void Tensor::copy_from(const Tensor& source) const {
                         .to_pitch = bytes(one_piece ? numel() : row_stride_),
                         .from = source.address(),
                         .from_pitch = bytes(one_piece ? numel() : source.row_stride_),
-                        .width = bytes(one_piece ? numel() : length),
+                        .width = bytes(one_piece ? numel() : size(-1)),
                         .rows = static_cast<size_t>(one_piece ? 1 : row_count())});
   } else if (device() == source.device()) {
     accelerator().convert(source, *this);
-  } else {  // float32 on the CPU, bfloat16 on the GPU: the GPU converts
-    const Tensor float32 = empty(shape_, Device::kCuda);
-    float32.copy_from(source);
-    copy_from(float32);
+  } else {  // of another type on another device: the GPU converts
+    const Tensor& on_host = device() == Device::kCpu ? *this : source;
+    const Tensor on_gpu = empty(shape_, Device::kCuda, on_host.type());
+    on_gpu.copy_from(source);
+    copy_from(on_gpu);
   }
 }
 

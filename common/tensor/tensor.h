@@ -1,5 +1,5 @@
 // Tensor: a block of numbers with a shape; the only array type of the workbook. The numbers are
-// float32, except that GPU memory may also hold bfloat16.
+// float32, except that what lies between the operations of a layer may be bfloat16.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ enum class Device { kCpu, kCuda };
 /// The type of a tensor's elements.
 enum class ElementType {
   kFloat32,
-  kBfloat16,  // float32 without its lower half; in GPU memory only, between operations of a layer
+  kBfloat16,  // float32 without its lower half: see Bfloat16
 };
 
 /// Extents per dimension, slowest first, e.g. {B, T, C}.
@@ -39,8 +39,8 @@ class Tensor {
   /// No shape, no memory; `defined()` is false.
   Tensor() = default;
 
-  /// Uninitialised memory. Extents may be 0. Throws Error if memory runs out, for Device::kCuda
-  /// without a GPU, and for bfloat16 on the CPU.
+  /// Uninitialised memory. Extents may be 0. Throws Error if memory runs out, and for Device::kCuda
+  /// without a GPU.
   static Tensor empty(Shape shape, Device device = Device::kCpu,
                       ElementType type = ElementType::kFloat32);
   static Tensor zeros(Shape shape, Device device = Device::kCpu);
@@ -88,7 +88,7 @@ class Tensor {
   /// A contiguous tensor of its own with the same numbers, on the same device.
   Tensor clone() const;
   /// The same numbers on `device`: this tensor itself if it is there already, else a contiguous
-  /// copy, on the CPU always in float32.
+  /// copy in float32.
   Tensor to(Device device) const;
   /// Sets every element; the type must be float32.
   void fill(float value) const;

@@ -4,6 +4,7 @@
 
 #include "common/gpu/kernels/rounded_product.h"
 #include "common/ops/ops.h"
+#include "common/ops/precision.h"
 #include "common/tensor/accelerator.h"
 
 namespace lab::bench {
@@ -19,6 +20,16 @@ Tensor filled(Shape shape) {
   return tensor;
 }
 
+/// The operand of a product on the CPU, in its precision.
+Tensor operand(Shape shape) {
+  const bool rounds = precision(Device::kCpu) == Precision::kBfloat16;
+  const Tensor numbers = filled(std::move(shape));
+  const Tensor result = Tensor::empty(numbers.shape(), Device::kCpu,
+                                      rounds ? ElementType::kBfloat16 : ElementType::kFloat32);
+  result.copy_from(numbers);
+  return result;
+}
+
 }  // namespace
 
 double median(std::vector<double> values) {
@@ -31,9 +42,10 @@ LinearLayer::LinearLayer(std::string layer_name, int64_t rows, int64_t in, int64
                          int64_t count)
     : name(std::move(layer_name)),
       per_step(count),
-      x_(filled({rows, in})),
-      weight_(filled({out, in})),
-      y_(filled({rows, out})),
+      x_(operand({rows, in})),
+      unchanged_x_(x_.clone()),
+      weight_(operand({out, in})),
+      y_(operand({rows, out})),
       weight_gradient_(filled({out, in})) {}
 
 double LinearLayer::best_seconds(int repeats) const {
@@ -45,7 +57,7 @@ double LinearLayer::best_seconds(int repeats) const {
     input = std::min(input, seconds([&] { linear_backward_input(y_, weight_, x_); }));
     weight = std::min(weight, seconds([&] { linear_backward_weight(y_, x_, weight_gradient_); }));
     // Undo what the products have grown to: infinities might be slower or faster than numbers.
-    x_.fill(0.5F);
+    x_.copy_from(unchanged_x_);
     weight_gradient_.fill(0.0F);
   }
   return forward + input + weight;

@@ -24,7 +24,8 @@ double seconds(const Body& body) {
 double median(std::vector<double> values);
 
 /// The three matrix products of one linear layer [in -> out] over `rows` positions: forward, and
-/// in the backward pass the gradients of input and weight; 2·rows·in·out operations each.
+/// in the backward pass the gradients of input and weight; 2·rows·in·out operations each. On the
+/// CPU, in the precision that is set when this is made.
 class LinearLayer {
  public:
   LinearLayer(std::string name, int64_t rows, int64_t in, int64_t out, int64_t per_step);
@@ -37,7 +38,7 @@ class LinearLayer {
   int64_t per_step;  // how many layers of this shape the model has
 
  private:
-  Tensor x_, weight_, y_, weight_gradient_;
+  Tensor x_, unchanged_x_, weight_, y_, weight_gradient_;
 };
 
 /// The linear layers of a training step on `rows` positions, as LlamaStage computes them: queries,

@@ -1,6 +1,6 @@
 // bench_step: time, rate and memory of the training step (lab 01's solution), on the CPU or a GPU,
 // against the rate of matrix products measured in turns in the same run: on the CPU those that the
-// step is made of, on a GPU a large square one.
+// step is made of, on a GPU a large square one. On the CPU also in bfloat16 against float32.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common/error.h"
+#include "common/ops/precision.h"
 #include "common/run/options/choose_device.h"
 #include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
@@ -25,6 +26,7 @@ struct Options {
   int64_t batch = 3;
   std::string device = "cpu";
   std::string precision = "float32";
+  bool against_float32 = false;
   int64_t product = 4096;
   int threads = 0;  // all cores
   int warmup = 3;
@@ -113,12 +115,12 @@ Measured measure(const Options& options, TimedTraining& training, const Products
 
 void print(const nlohmann::ordered_json& r, const Measured& measured, double flops) {
   const bool on_gpu = !measured.waiting.empty();
-  fmt::print("{} parameters, vocabulary {}, {} sequences of {} tokens, {}\n\n",
-             r["parameters"].get<int64_t>(), r["vocab"].get<int64_t>(), r["batch"].get<int64_t>(),
-             r["context"].get<int64_t>(),
-             on_gpu ? fmt::format("{}, {}", r["device"].get<std::string>(),
-                                  r["precision"].get<std::string>())
-                    : fmt::format("{} threads", r["threads"].get<int>()));
+  fmt::print(
+      "{} parameters, vocabulary {}, {} sequences of {} tokens, {}, {}\n\n",
+      r["parameters"].get<int64_t>(), r["vocab"].get<int64_t>(), r["batch"].get<int64_t>(),
+      r["context"].get<int64_t>(),
+      on_gpu ? r["device"].get<std::string>() : fmt::format("{} threads", r["threads"].get<int>()),
+      r["precision"].get<std::string>());
   fmt::print("training step       {:8.3g} ms     {:.0f} tokens/s\n",
              r["milliseconds_per_step"].get<double>(), r["tokens_per_second"].get<double>());
   fmt::print("  its operations    {:8.2f} GFLOP  {:.0f} GFLOP/s\n", flops / 1e9,
@@ -134,6 +136,49 @@ void print(const nlohmann::ordered_json& r, const Measured& measured, double flo
   fmt::print("share of that rate  {:8.0f} %      (median of {} rounds, {:.0f} to {:.0f} %)\n",
              100 * median(measured.shares), measured.shares.size(),
              100 * std::ranges::min(measured.shares), 100 * std::ranges::max(measured.shares));
+}
+
+/// Steps and their products in bfloat16 and in float32, in turns, on the CPU.
+void run_against_float32(const Options& options) {
+  set_thread_count(options.threads);
+  choose_device("cpu", "bfloat16");  // or an error
+  const LlamaConfig config = options.config();
+  struct Side {
+    Precision precision;
+    TimedTraining training;
+    Products products;
+    std::vector<double> steps = {};
+  };
+  const auto side = [&](Precision precision) {
+    set_precision(Device::kCpu, precision);
+    return Side{precision, TimedTraining(config, options.batch, Device::kCpu),
+                Products(options, config, Device::kCpu)};
+  };
+  Side sides[] = {side(Precision::kFloat32), side(Precision::kBfloat16)};
+  std::vector<double> step_ratios, product_ratios;
+  for (int round = -1; round < options.rounds; ++round) {  // one to warm up
+    double step[2], gflops[2];
+    for (int s = 0; s < 2; ++s) {
+      set_precision(Device::kCpu, sides[s].precision);
+      std::vector<double> times;
+      for (int i = 0; i < std::max(1, options.steps / options.rounds); ++i)
+        times.push_back(sides[s].training.step());
+      step[s] = median(times);
+      gflops[s] = sides[s].products.gflops();
+    }
+    if (round < 0) continue;
+    for (int s = 0; s < 2; ++s) sides[s].steps.push_back(step[s]);
+    step_ratios.push_back(step[0] / step[1]);
+    product_ratios.push_back(gflops[1] / gflops[0]);
+  }
+  fmt::print("training step       {:8.3g} ms in float32, {:.3g} ms in bfloat16\n",
+             1e3 * median(sides[0].steps), 1e3 * median(sides[1].steps));
+  const auto line = [](const char* what, const std::vector<double>& ratios) {
+    fmt::print("{:<19} {:8.2f} x      (median of {} rounds, {:.2f} to {:.2f})\n", what,
+               median(ratios), ratios.size(), std::ranges::min(ratios), std::ranges::max(ratios));
+  };
+  line("steps are faster", step_ratios);
+  line("products are faster", product_ratios);
 }
 
 void run(const Options& options) {
@@ -205,8 +250,10 @@ int main_of_bench(int argc, char** argv) {
   add("--context", options.context, "tokens per sequence");
   add("--batch", options.batch, "sequences per step");
   app.add("--device", options.device, "", "cpu, cuda or auto").shows_default();
-  app.add("--precision", options.precision, "", "of computing on a GPU: float32, tf32 or bfloat16")
+  app.add("--precision", options.precision, "", "of computing: float32, tf32 or bfloat16")
       .shows_default();
+  app.add_flag("--against-float32", options.against_float32,
+               "on the CPU: bfloat16 and float32 in turns");
   add("--product", options.product, "on a GPU, rows and columns of the product to compare with");
   add("--threads", options.threads, "default: all cores");
   add("--warmup", options.warmup, "steps before the first that is timed");
@@ -215,7 +262,10 @@ int main_of_bench(int argc, char** argv) {
   app.add_flag("--step-only", options.step_only, "do not time matrix products");
   app.add_flag("--json", options.json, "one JSON object instead of a table");
   app.read(argc, argv);
-  run(options);
+  if (options.against_float32)
+    run_against_float32(options);
+  else
+    run(options);
   return 0;
 }
 

@@ -278,8 +278,8 @@ TEST_F(RunFolderTest, ResumeStaysOnTheDeviceUnlessToldOtherwise) {
       parse({"--resume", "--out", out_.c_str(), "--device", "cpu", "--precision", "float32"});
   EXPECT_EQ(moved.device, "cpu");
   EXPECT_EQ(moved.precision, "float32");
-  EXPECT_EQ(lab::error_of([] { choose_device("cpu", "bfloat16"); }),
-            "--precision bfloat16: the CPU computes in float32 only; say --precision float32");
+  EXPECT_EQ(lab::error_of([] { choose_device("cpu", "tf32"); }),
+            "the CPU has no tf32: use --precision float32");
 }
 
 TEST_F(RunFolderTest, AResumedSplitIsForAsManyStages) {

@@ -1,54 +1,72 @@
-// The operations of ops.h on the CPU: raw pointers and sizes, checked by the caller. `ld` is the
-// distance from one row to the next, in elements.
+// The operations of ops.h on the CPU: raw pointers and sizes, checked by the caller. T is the type
+// of what lies between the operations of a layer: float or Bfloat16.
 #pragma once
 
 #include <cstdint>
 
 #include "common/ops/ops.h"
+#include "common/tensor/bfloat16.h"
 
 namespace lab::cpu {
 
-/// A matrix in memory: rows of `columns` elements, `ld` apart.
-struct Matrix {
-  float* data;
+/// A matrix in memory: rows of `columns` elements. `ld` is the distance from one row to the next,
+/// in elements.
+template <typename T>
+struct MatrixOf {
+  T* data;
   int64_t rows;
   int64_t columns;
   int64_t ld;
 
-  float* row(int64_t r) const { return data + r * ld; }
+  T* row(int64_t r) const { return data + r * ld; }
 };
 
+using Matrix = MatrixOf<float>;
+
 /// Rows [first, last) of a matrix.
-inline Matrix rows_of(const Matrix& m, int64_t first, int64_t last) {
+template <typename T>
+MatrixOf<T> rows_of(const MatrixOf<T>& m, int64_t first, int64_t last) {
   return {m.row(first), last - first, m.columns, m.ld};
 }
 
 enum class Transpose { kNo, kYes };
 
-/// c = alpha op(a) op(b) + beta c, on all threads; within a parallel loop, on one.
-void matmul(Transpose transpose_a, Transpose transpose_b, float alpha, const Matrix& a,
-            const Matrix& b, float beta, const Matrix& c);
+/// c = op(a) op(b), or += if `accumulate`, on all threads; within a parallel loop, on one. Sums are
+/// formed in float32. A and C are both float, or A is Bfloat16 and C either of them.
+template <typename A, typename C>
+void matmul(Transpose transpose_a, Transpose transpose_b, const MatrixOf<A>& a,
+            const MatrixOf<A>& b, bool accumulate, const MatrixOf<C>& c);
 
 void embedding_forward(const int32_t* tokens, const Matrix& table, const Matrix& y);
 void embedding_backward(const int32_t* tokens, const Matrix& dy, const Matrix& dtable);
 
-void rmsnorm_forward(const Matrix& x, const float* weight, float epsilon, const Matrix& y,
+template <typename T>
+void rmsnorm_forward(const Matrix& x, const float* weight, float epsilon, const MatrixOf<T>& y,
                      float* inverse_rms);
-void rmsnorm_apply(const Matrix& x, const float* weight, const float* inverse_rms, const Matrix& y);
-void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
+template <typename T>
+void rmsnorm_apply(const Matrix& x, const float* weight, const float* inverse_rms,
+                   const MatrixOf<T>& y);
+template <typename T>
+void rmsnorm_backward(const MatrixOf<T>& dy, const Matrix& x, const float* weight,
                       const float* inverse_rms, const Matrix& dx, float* dweight);
 
-void rope(const Matrix& x, const Matrix& table, int64_t length, int64_t first_position,
+template <typename T>
+void rope(const MatrixOf<T>& x, const Matrix& table, int64_t length, int64_t first_position,
           Rotation rotation);
 
-void attention_forward(const AttentionShape& shape, const Matrix& q, const Matrix& k,
-                       const Matrix& v, const Matrix& y, float* logsumexp);
-void attention_backward(const AttentionShape& shape, const Matrix& dy, const Matrix& q,
-                        const Matrix& k, const Matrix& v, const Matrix& y, const float* logsumexp,
-                        const Matrix& dq, const Matrix& dk, const Matrix& dv);
+template <typename T>
+void attention_forward(const AttentionShape& shape, const MatrixOf<T>& q, const MatrixOf<T>& k,
+                       const MatrixOf<T>& v, const MatrixOf<T>& y, float* logsumexp);
+template <typename T>
+void attention_backward(const AttentionShape& shape, const MatrixOf<T>& dy, const MatrixOf<T>& q,
+                        const MatrixOf<T>& k, const MatrixOf<T>& v, const MatrixOf<T>& y,
+                        const float* logsumexp, const MatrixOf<T>& dq, const MatrixOf<T>& dk,
+                        const MatrixOf<T>& dv);
 
-void swiglu_forward(const Matrix& gate_up, const Matrix& y);
-void swiglu_backward(const Matrix& gate_up, const Matrix& dy);
+template <typename T>
+void swiglu_forward(const MatrixOf<T>& gate_up, const MatrixOf<T>& y);
+template <typename T>
+void swiglu_backward(const MatrixOf<T>& gate_up, const MatrixOf<T>& dy);
 
 void scale(float* x, int64_t count, float factor);
 void add(const Matrix& x, const Matrix& y);

@@ -2,6 +2,8 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <dnnl.hpp>
+#include <type_traits>
 
 #include "common/error.h"
 #include "common/ops/cpu/kernels.h"
@@ -15,35 +17,84 @@ namespace {
 /// compete for the same few cache lines; this many rows fit.
 constexpr int64_t kRowsAtATime = 128;
 
-bool rows_compete(const Matrix& m) { return m.ld % 1024 == 0 && m.rows > kRowsAtATime; }
+template <typename A>
+bool rows_compete(const MatrixOf<A>& m) {
+  return m.ld * static_cast<int64_t>(sizeof(A)) % 4096 == 0 && m.rows > kRowsAtATime;
+}
+
+void multiply(bool ta, bool tb, const Matrix& a, const Matrix& b, bool accumulate,
+              const Matrix& c) {
+  const int64_t inner = ta ? a.rows : a.columns;
+  // oneDNN insists on ld >= 1 and >= columns, also for matrices of one row.
+  const dnnl_status_t status =
+      dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', c.rows, c.columns, inner, 1.0F, a.data, a.ld,
+                 b.data, b.ld, accumulate ? 1.0F : 0.0F, c.data, c.ld);
+  require(status == dnnl_success, "matrix product [{} x {}] x [{} x {}]: oneDNN returned status {}",
+          c.rows, inner, inner, c.columns, static_cast<int>(status));
+}
+
+/// How oneDNN sees a matrix, or its transpose.
+template <typename T>
+dnnl::memory::desc description(const MatrixOf<T>& m, bool transposed) {
+  using dnnl::memory;
+  const auto type = std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
+  const memory::dims strides{m.ld, 1};
+  if (transposed) return {{m.columns, m.rows}, type, {strides[1], strides[0]}};
+  return {{m.rows, m.columns}, type, strides};
+}
+
+template <typename C>
+void multiply(bool ta, bool tb, const MatrixOf<Bfloat16>& a, const MatrixOf<Bfloat16>& b,
+              bool accumulate, const MatrixOf<C>& c) {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  thread_local dnnl::stream stream(engine);
+  dnnl::primitive_attr attributes;
+  if (accumulate) {
+    dnnl::post_ops addition;
+    addition.append_sum();
+    attributes.set_post_ops(addition);
+  }
+  const auto of_a = description(a, ta);
+  const auto of_b = description(b, tb);
+  const auto of_c = description(c, false);
+  // oneDNN keeps the code for each shape in a cache.
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul::primitive_desc product(engine, of_a, of_b, of_c, attributes);
+#else
+  const dnnl::matmul::primitive_desc product({of_a, of_b, of_c}, attributes, engine);
+#endif
+  dnnl::matmul(product).execute(stream, {{DNNL_ARG_SRC, {of_a, engine, a.data}},
+                                         {DNNL_ARG_WEIGHTS, {of_b, engine, b.data}},
+                                         {DNNL_ARG_DST, {of_c, engine, c.data}}});
+  stream.wait();
+}
 
 }  // namespace
 
-void matmul(Transpose transpose_a, Transpose transpose_b, float alpha, const Matrix& a,
-            const Matrix& b, float beta, const Matrix& c) {
+template <typename A, typename C>
+void matmul(Transpose transpose_a, Transpose transpose_b, const MatrixOf<A>& a,
+            const MatrixOf<A>& b, bool accumulate, const MatrixOf<C>& c) {
   const bool ta = transpose_a == Transpose::kYes;
   const bool tb = transpose_b == Transpose::kYes;
   const int64_t inner = ta ? a.rows : a.columns;
   if (c.rows == 0 || c.columns == 0) return;
   if (inner == 0) {  // an empty sum
-    if (beta == 0.0F)
-      for (int64_t r = 0; r < c.rows; ++r) std::fill_n(c.row(r), c.columns, 0.0F);
-    return;
-  }
-  if (ta && !tb && rows_compete(a)) {
-    for (int64_t first = 0; first < inner; first += kRowsAtATime) {
-      const int64_t last = std::min(first + kRowsAtATime, inner);
-      matmul(transpose_a, transpose_b, alpha, rows_of(a, first, last), rows_of(b, first, last),
-             first == 0 ? beta : 1.0F, c);
-    }
+    if (!accumulate)
+      for (int64_t r = 0; r < c.rows; ++r) std::fill_n(c.row(r), c.columns, C(0.0F));
     return;
   }
   make_threads_certain();
-  // oneDNN insists on ld >= 1 and >= columns, also for matrices of one row.
-  const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', c.rows, c.columns, inner,
-                                          alpha, a.data, a.ld, b.data, b.ld, beta, c.data, c.ld);
-  require(status == dnnl_success, "matrix product [{} x {}] x [{} x {}]: oneDNN returned status {}",
-          c.rows, inner, inner, c.columns, static_cast<int>(status));
+  if (!ta || tb || !rows_compete(a)) return multiply(ta, tb, a, b, accumulate, c);
+  for (int64_t first = 0; first < inner; first += kRowsAtATime) {
+    const int64_t last = std::min(first + kRowsAtATime, inner);
+    multiply(ta, tb, rows_of(a, first, last), rows_of(b, first, last), accumulate || first > 0, c);
+  }
 }
+
+template void matmul(Transpose, Transpose, const Matrix&, const Matrix&, bool, const Matrix&);
+template void matmul(Transpose, Transpose, const MatrixOf<Bfloat16>&, const MatrixOf<Bfloat16>&,
+                     bool, const Matrix&);
+template void matmul(Transpose, Transpose, const MatrixOf<Bfloat16>&, const MatrixOf<Bfloat16>&,
+                     bool, const MatrixOf<Bfloat16>&);
 
 }  // namespace lab::cpu

@@ -5,7 +5,8 @@
 
 namespace lab::cpu {
 
-void rmsnorm_forward(const Matrix& x, const float* weight, float epsilon, const Matrix& y,
+template <typename T>
+void rmsnorm_forward(const Matrix& x, const float* weight, float epsilon, const MatrixOf<T>& y,
                      float* inverse_rms) {
   const int64_t channels = x.columns;
   parallel_for(0, x.rows, [&](int64_t n) {
@@ -18,11 +19,12 @@ void rmsnorm_forward(const Matrix& x, const float* weight, float epsilon, const 
   rmsnorm_apply(x, weight, inverse_rms, y);
 }
 
+template <typename T>
 void rmsnorm_apply(const Matrix& x, const float* weight, const float* inverse_rms,
-                   const Matrix& y) {
+                   const MatrixOf<T>& y) {
   parallel_for(0, x.rows, [&](int64_t n) {
     const float* in = x.row(n);
-    float* out = y.row(n);
+    T* out = y.row(n);
     const float inverse = inverse_rms[n];
 #pragma omp simd
     for (int64_t c = 0; c < x.columns; ++c) out[c] = in[c] * inverse * weight[c];
@@ -31,11 +33,12 @@ void rmsnorm_apply(const Matrix& x, const float* weight, const float* inverse_rm
 
 // With r = inverse_rms, x^ = x r and g = dy * weight:  dx = r (g - x^ mean(g x^)),
 // dweight = sum over rows of dy x^.
-void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
+template <typename T>
+void rmsnorm_backward(const MatrixOf<T>& dy, const Matrix& x, const float* weight,
                       const float* inverse_rms, const Matrix& dx, float* dweight) {
   const int64_t channels = x.columns;
   parallel_for(0, x.rows, [&](int64_t n) {
-    const float* gradient = dy.row(n);
+    const T* gradient = dy.row(n);
     const float* in = x.row(n);
     const float* w = weight;
     float* out = dx.row(n);
@@ -50,7 +53,7 @@ void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
   // Threads divide the channels among them: each sum is formed in the order of the rows.
   parallel_blocks(channels, 64, [&](int64_t first, int64_t last) {
     for (int64_t n = 0; n < x.rows; ++n) {
-      const float* gradient = dy.row(n);
+      const T* gradient = dy.row(n);
       const float* in = x.row(n);
       const float inverse = inverse_rms[n];
 #pragma omp simd
@@ -58,5 +61,15 @@ void rmsnorm_backward(const Matrix& dy, const Matrix& x, const float* weight,
     }
   });
 }
+
+template void rmsnorm_forward(const Matrix&, const float*, float, const MatrixOf<float>&, float*);
+template void rmsnorm_forward(const Matrix&, const float*, float, const MatrixOf<Bfloat16>&,
+                              float*);
+template void rmsnorm_apply(const Matrix&, const float*, const float*, const MatrixOf<float>&);
+template void rmsnorm_apply(const Matrix&, const float*, const float*, const MatrixOf<Bfloat16>&);
+template void rmsnorm_backward(const MatrixOf<float>&, const Matrix&, const float*, const float*,
+                               const Matrix&, float*);
+template void rmsnorm_backward(const MatrixOf<Bfloat16>&, const Matrix&, const float*, const float*,
+                               const Matrix&, float*);
 
 }  // namespace lab::cpu

@@ -3,7 +3,8 @@
 
 namespace lab::cpu {
 
-void rope(const Matrix& x, const Matrix& table, int64_t length, int64_t first_position,
+template <typename T>
+void rope(const MatrixOf<T>& x, const Matrix& table, int64_t length, int64_t first_position,
           Rotation rotation) {
   const int64_t half = table.columns / 2;
   const int64_t heads = x.columns / table.columns;
@@ -12,8 +13,8 @@ void rope(const Matrix& x, const Matrix& table, int64_t length, int64_t first_po
     const float* cosine = table.row(first_position + n % length);
     const float* sine = cosine + half;
     for (int64_t h = 0; h < heads; ++h) {
-      float* low = x.row(n) + h * table.columns;
-      float* high = low + half;
+      T* low = x.row(n) + h * table.columns;
+      T* high = low + half;
 #pragma omp simd
       for (int64_t i = 0; i < half; ++i) {
         const float a = low[i];
@@ -25,5 +26,8 @@ void rope(const Matrix& x, const Matrix& table, int64_t length, int64_t first_po
     }
   });
 }
+
+template void rope(const MatrixOf<float>&, const Matrix&, int64_t, int64_t, Rotation);
+template void rope(const MatrixOf<Bfloat16>&, const Matrix&, int64_t, int64_t, Rotation);
 
 }  // namespace lab::cpu

@@ -4,22 +4,27 @@
 
 namespace lab::cpu {
 
-void swiglu_forward(const Matrix& gate_up, const Matrix& y) {
+template <typename T>
+void swiglu_forward(const MatrixOf<T>& gate_up, const MatrixOf<T>& y) {
   parallel_for(0, y.rows, [&](int64_t n) {
-    const float* gate = gate_up.row(n);
-    const float* up = gate + y.columns;
-    float* out = y.row(n);
+    const T* gate = gate_up.row(n);
+    const T* up = gate + y.columns;
+    T* out = y.row(n);
 #pragma omp simd
-    for (int64_t i = 0; i < y.columns; ++i) out[i] = gate[i] / (1.0F + fast_exp(-gate[i])) * up[i];
+    for (int64_t i = 0; i < y.columns; ++i) {
+      const float g = gate[i];
+      out[i] = g / (1.0F + fast_exp(-g)) * up[i];
+    }
   });
 }
 
 // With s = sigmoid(g): silu(g) = g s, silu'(g) = s (1 + g (1 - s)).
-void swiglu_backward(const Matrix& gate_up, const Matrix& dy) {
+template <typename T>
+void swiglu_backward(const MatrixOf<T>& gate_up, const MatrixOf<T>& dy) {
   parallel_for(0, dy.rows, [&](int64_t n) {
-    float* gate = gate_up.row(n);
-    float* up = gate + dy.columns;
-    float* out = dy.row(n);
+    T* gate = gate_up.row(n);
+    T* up = gate + dy.columns;
+    T* out = dy.row(n);
 #pragma omp simd
     for (int64_t i = 0; i < dy.columns; ++i) {
       const float g = gate[i];
@@ -32,5 +37,10 @@ void swiglu_backward(const Matrix& gate_up, const Matrix& dy) {
     }
   });
 }
+
+template void swiglu_forward(const MatrixOf<float>&, const MatrixOf<float>&);
+template void swiglu_forward(const MatrixOf<Bfloat16>&, const MatrixOf<Bfloat16>&);
+template void swiglu_backward(const MatrixOf<float>&, const MatrixOf<float>&);
+template void swiglu_backward(const MatrixOf<Bfloat16>&, const MatrixOf<Bfloat16>&);
 
 }  // namespace lab::cpu

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/ops/precision.h"
 #include "common/tensor/accelerator.h"
 
 namespace lab {
@@ -17,8 +18,7 @@ Precision precision_of(const std::string& name) {
 }
 
 DeviceChoice on_cpu(std::string why, const std::string& precision) {
-  require(precision == "float32",
-          "--precision {}: the CPU computes in float32 only; say --precision float32", precision);
+  set_precision(Device::kCpu, precision_of(precision));
   return {.device = Device::kCpu, .why = std::move(why)};
 }
 
@@ -36,7 +36,7 @@ DeviceChoice choose_device(const std::string& option, const std::string& precisi
   }
   const int index = local_rank % support.count;
   use_accelerator(index);
-  accelerator().set_precision(precision_of(precision));
+  set_precision(Device::kCuda, precision_of(precision));
   return {.device = Device::kCuda,
           .why = fmt::format("{} (GPU {} of {})", accelerator().name(), index, support.count)};
 }

@@ -49,7 +49,8 @@ void add_run_options(CommandLine& line, RunPlan& plan, const ProgramInfo& info) 
       .shows_default()
       .one_of({"cpu", "cuda", "auto"});
   line.add("--precision", plan.precision, "NAME",
-           "on a GPU: float32, tf32 or bfloat16; weights stay float32")
+           "float32, bfloat16 (CPUs with AVX512-BF16 or AMX, GPUs) or tf32 (GPUs); weights stay "
+           "float32")
       .shows_default()
       .one_of({"float32", "tf32", "bfloat16"});
   line.add("--comm", plan.comm, "NAME",

@@ -7,6 +7,7 @@
 #include "common/comm/agreement.h"
 #include "common/error.h"
 #include "common/io/files.h"
+#include "common/ops/precision.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
 #include "common/run/generation/generate.h"
@@ -141,6 +142,8 @@ void TrainingRun::print_start() const {
              plan_.batch, config.context,
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());
+  if (parts_.model.device() == Device::kCpu && plan_.precision == "float32" && cpu_has_bfloat16())
+    fmt::print("        this processor is faster with --precision bfloat16\n");
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
   if (!parts_.stages.empty()) {
