@@ -82,7 +82,7 @@ LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device
       passes(std::move(part_passes)),
       device(where),
       seed(initial),
-      weights(model, layers, where, initial, whose, slice) {
+      weights(model, layers, where, initial, slice, whose) {
   const MemoryOf kind(MemoryKind::kActivations);
   rope_angles = rope_table(model.context, model.head_dim(), model.rope_theta).to(where);
   for (size_t p = 0; p < weights.part_count(); ++p) part_order.push_back(p);

@@ -53,7 +53,7 @@ void initialise_normal(const Tensor& value, const std::string& name, float stand
 }
 
 Weights::Weights(const LlamaConfig& model, const StageSpan& stage, Device device, uint64_t seed,
-                 WeightMemory whose, const TensorPart& slice)
+                 const TensorPart& slice, WeightMemory whose)
     : layers(static_cast<size_t>(stage.last_layer - stage.first_layer)),
       whole(model),
       config(part_config(model, slice)),

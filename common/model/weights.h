@@ -40,7 +40,7 @@ struct LayerWeights {
 struct Weights {
   /// `config` is that of the whole model. A part has the values of the whole model's slice.
   Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed,
-          WeightMemory memory, const TensorPart& part = {});
+          const TensorPart& part = {}, WeightMemory memory = WeightMemory::kOwn);
 
   Tensor values;     // flat; undefined if bound part by part
   Tensor gradients;  // flat, same layout
