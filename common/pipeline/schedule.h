@@ -25,9 +25,8 @@ inline bool is_send(ActionKind kind) {
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int microbatch = 0;
-  /// Of a message. False: the stage waits here until it is done (validate and simulate assume so;
-  /// an executor may wait for a recv later, where its data is read). True: it is posted here, and
-  /// the stage goes on; a recv is waited for where its data is read, a send at the end of the list.
+  /// Of a message. False: the stage waits here until it is done. True: it is posted here, and the
+  /// stage goes on; a recv is waited for where its data is read, a send at the end of the list.
   bool posted = false;
 
   bool operator==(const Action&) const = default;

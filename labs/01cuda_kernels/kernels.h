@@ -19,11 +19,12 @@ namespace lab01cuda {
 /// Threads per block in all three launches.
 inline constexpr int kThreads = 128;
 
-/// Task C1 · RMSNorm, one block per row.
+/// Task C1 · RMSNorm.
 ///     inverse_rms[n] = 1 / sqrt(mean over c of x[n, c]² + epsilon)
 ///     y[n, c] = x[n, c] * inverse_rms[n] * weight[c]
-/// The whole block adds up a row: per thread, then within each warp by shuffles, then over the
-/// warps through shared memory. In a row of 4,096 no thread reads more than 1,024 numbers.
+/// The threads of a block share the work of a row: in a row of 4,096 no thread reads more than
+/// 1,024 numbers. The starter's launch has one block per row, which adds it up per thread, then
+/// within each warp by shuffles, then over the warps through shared memory.
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels);
 

@@ -59,8 +59,9 @@ using lab::LossFunction;
 /// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
 /// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
 /// C = stage.config().dim.
-///   - A send that is not posted is done when the next action begins.
-///   - A recv that is not posted is done, at the latest, when the pass that reads it begins.
+/// A message that is not posted is done when the next action begins: `send` and `recv` do that.
+/// (Recvs have some freedom: each may begin earlier than its place, and end as late as the pass
+/// that reads it begins. Nobody needs it here.)
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, with `total_targets`.
@@ -69,8 +70,7 @@ using lab::LossFunction;
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.
 ///   - A posted recv begins in its place and is waited for where the pass that reads it begins.
-/// Any recv may also begin earlier than its place. The tensor of a message must not change while
-/// the message is pending.
+/// The tensor of a message must not change while the message is pending.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "tests/labs/01cuda_kernels/machine.h"
 
@@ -75,7 +76,9 @@ void expect_no_problem(const Parcel& result) {
         finding.find(words) != std::string::npos)
       stop(fmt::format("{}\n{}", meaning, finding));
   for (const auto& [entry, meaning] : kProblems)
-    if (result.has(entry)) stop(fmt::format("{}\n{}", meaning, result.text(entry)));
+    if (result.has(entry))
+      stop(fmt::format("{}\n{}{}", meaning,
+                       std::string_view(entry) == "refused" ? "" : "array: ", result.text(entry)));
 }
 
 /// One kernel, on the right stream, for which the host does not wait.
