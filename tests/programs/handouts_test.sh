@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The handouts: no command of theirs writes into a folder that another one has filled, and the
-# relative links of all texts lead to files and sections that are there. Every task has its hints.
+# relative links of all texts lead to files and sections that are there. Every task has its hints. A
+# pasted command never writes into a program.
 #
 # Usage: handouts_test.sh [ROOT [NN_name]], the workbook's folder; only the texts of this lab.
 set -euo pipefail
@@ -17,7 +18,7 @@ fi
 # out_folders FILE: the names NAME of `--out runs/NAME`, where a run starts there. (With --resume it
 # goes on.) A command that ends in a backslash goes on in the next line.
 out_folders() {
-  sed -e ':join' -e '/\\$/{N;s/\\\n>\{0,1\}//;bjoin' -e '}' "$1" |
+  sed -e ':join' -e '/\\$/{N;s/\\\n//;bjoin' -e '}' "$1" |
     { grep -v -e '--resume' || true; } |
     { grep -o -e '--out runs/[^ `;|]*' || true; } | sed 's|^--out runs/||'
 }
@@ -53,6 +54,15 @@ for file in labs/${lab:-*}/README.md; do
   while read -r name; do
     problem "$file: two runs with --out runs/$name"
   done < <(out_folders "$file" | sort | uniq -d)
+done
+
+# "> ./workbook run 1", the continuation of a command, empties ./workbook when it is pasted.
+for file in "${texts[@]}"; do
+  [[ -f $file ]] || continue
+  # shellcheck disable=SC2016  # the backticks are those of Markdown
+  while read -r line; do
+    problem "$file: a shell would take this for a redirection: $line"
+  done < <(sed -n '/^ *```/,/^ *```/{/^ *> /p}' "$file")
 done
 
 checked=0
