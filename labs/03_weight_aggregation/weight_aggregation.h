@@ -65,7 +65,8 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 ///
 /// `weights`: as in average_weights. Let w be the average of all ranks' weights by their shares.
 /// Rank r has drifted by sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of
-/// all ranks: the same number on every rank, and 0 if all replicas are equal.
+/// all ranks: the same number on every rank, and 0, up to the
+/// rounding of the average, if all replicas are equal.
 /// It only measures: the weights stay as they are, to the last bit. It costs as much traffic as an
 /// average. All ranks call it together.
 double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
