@@ -75,8 +75,8 @@ void ready(Reducer& reducer, size_t parameter);
 /// Task 3 · The end of a step: waits for all buckets and for the number of targets, and writes into
 /// `reducer.gradients` the mean over the targets of all ranks; 0 if no rank has any. Nothing is
 /// sent.
-/// Throws lab::Error with the number of the parameter, before it waits for anything, if a gradient has not
-/// become ready: its bucket was never posted, so all ranks would wait for it forever.
+/// Throws lab::Error with the number of the parameter, before it waits for anything, if a gradient
+/// has not become ready: its bucket was never posted, so all ranks would wait for it forever.
 void finish(Reducer& reducer);
 
 /// What lab 01's causal_lm_loss looks like to task 4.

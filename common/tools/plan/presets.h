@@ -24,12 +24,12 @@ struct DevicePreset {
 };
 
 /// "cpu": a core, memory and loopback of a virtual machine with two cores of an AMD EPYC (Zen 3);
-/// where the figures come from is in docs/planning.md. "a100", "h100": SXM modules with 80 GB, eight
-/// per host, each with a network card (200 and 400 Gbit/s). From NVIDIA's "A100 Tensor Core GPU" and
-/// "H100 Tensor Core GPU" data sheets, columns SXM: bfloat16 on tensor cores without sparsity (312
-/// and 989 TFLOP/s), float32 without them (19.5 and 67; TF32: 156 and 495), memory bandwidth (2,039
-/// and 3,350 GB/s), half of NVLink's total of both directions (600 and 900 GB/s). Latencies are
-/// assumed. Throws Error listing the names.
+/// where the figures come from is in docs/planning.md. "a100", "h100": SXM modules with 80 GB,
+/// eight per host, each with a network card (200 and 400 Gbit/s). From NVIDIA's "A100 Tensor Core
+/// GPU" and "H100 Tensor Core GPU" data sheets, columns SXM: bfloat16 on tensor cores without
+/// sparsity (312 and 989 TFLOP/s), float32 without them (19.5 and 67; TF32: 156 and 495), memory
+/// bandwidth (2,039 and 3,350 GB/s), half of NVLink's total of both directions (600 and 900 GB/s).
+/// Latencies are assumed. Throws Error listing the names.
 DevicePreset device_preset(const std::string& name);
 
 }  // namespace lab
