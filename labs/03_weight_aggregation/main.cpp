@@ -114,7 +114,7 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
 
   run.finish();
   if (run.exit_code() == 0 && first_rank) {
-    fmt::print("averages    {:.1f} MB per step put into all_reduce by each rank\n",
+    fmt::print("averages    {:.3g} MB per step put into all_reduce by each rank\n",
                static_cast<double>(sent) / 1e6 / static_cast<double>(plan.steps + 1 - first_step));
     if (own.drift) fmt::print("drift       {}/drift.tsv\n", run.folder().string());
   }
