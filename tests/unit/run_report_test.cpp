@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "common/run/report/html_text.h"
+#include "common/run/timeline/network_report.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/example_report.h"
 #include "tests/unit/markup.h"
@@ -69,6 +70,27 @@ TEST(RunReport, ShowsTheStepOfEveryRankBesideTheory) {
                                            "<td>{:.1f} %</td>",
                                            100 * share.compute, 100 * share.communication,
                                            100 * share.waiting, 100 * share.other)));
+}
+
+TEST(RunReport, ShowsWhatTravelsMeanwhile) {
+  RunReport report = example_report();
+  EXPECT_FALSE(contains(report_html(report), "on its way: "));
+  RankTimeline& rank = report.timing->measured.ranks[2];
+  for (int bucket = 0; bucket < 3; ++bucket)
+    rank.messages.push_back({.kind = SpanKind::kCollective,
+                             .microbatch = bucket,
+                             .start = 0.1 + 0.01 * bucket,
+                             .end = 0.11 + 0.01 * bucket,
+                             .bytes = kGradientBytes,
+                             .collective = CollectiveKind::kAllReduce,
+                             .members = 0b100100});
+  const std::string html = report_html(report);
+  EXPECT_EQ(first_fault(html), "");
+  EXPECT_EQ(count(html, "<title>on its way: "), 3U);
+  EXPECT_EQ(count(html, "<rect class=\"communication odd\""), 1U);
+  EXPECT_TRUE(contains(html, "travelled meanwhile"));
+  EXPECT_EQ(with_network_rows(report.timing->measured).rank_count(), 12);
+  EXPECT_EQ(with_network_rows(example_report().timing->measured).rank_count(), 6);
 }
 
 TEST(RunReport, TheoryBeginsWithTheFirstMeasuredPass) {

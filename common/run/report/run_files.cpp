@@ -16,6 +16,7 @@
 #include "common/run/metrics/metrics.h"
 #include "common/run/report/run_report.h"
 #include "common/run/report/samples.h"
+#include "common/run/timeline/network_report.h"
 #include "common/run/training/pipeline_setup.h"
 
 namespace lab {
@@ -82,6 +83,9 @@ void write_run_report(const std::filesystem::path& folder, const std::optional<S
                                 facts.plan.pp, facts.plan.microbatches, facts.plan.schedule);
   report.whose_labs = facts.whose_labs;
   report.facts = fact_groups(facts);
+  if (step && has_network(step->measured))
+    report.facts.front().facts.push_back(
+        {"gradients", "summed in buckets, during the last backward pass"});
   report.metrics = read_metrics(folder / "metrics.jsonl");
   if (step)
     report.timing = MeasuredStep{.step = report.metrics.empty() ? 0 : report.metrics.back().step,

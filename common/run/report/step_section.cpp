@@ -9,6 +9,7 @@
 #include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 #include "common/run/report/timeline_grid.h"
+#include "common/run/timeline/network_report.h"
 
 namespace lab {
 namespace {
@@ -74,10 +75,13 @@ std::string step_section(const RunReport& report) {
   return fmt::format(
       "<section><h2>One step, as measured</h2>\n<p class=\"about\">Step {}, {} from its beginning "
       "to "
-      "the end of its last span.{}{}</p>\n{}{}{}</section>\n",
+      "the end of its last span.{}{}{}</p>\n{}{}{}</section>\n",
       format_whole(static_cast<double>(step.step)),
       format_time(makespan(step.measured), step.measured.unit),
-      step.theory ? " The tall row of each rank is what it did, the low one below it what theory "
+      has_network(step.measured) ? " The low row below what a rank did has the collectives that "
+                                   "travelled meanwhile."
+                                 : "",
+      step.theory ? " The tall row of each rank is what it did, the lowest one what theory "
                     "expects, by the same clock from the first pass on."
                   : "",
       " The numbers are microbatches; details are under the pointer.", timeline_grid_html(step),

@@ -10,6 +10,7 @@
 #include "common/pipeline/drawing/drawing.h"
 #include "common/pipeline/standstill.h"
 #include "common/run/report/html_text.h"
+#include "common/run/timeline/network_report.h"
 
 namespace lab {
 namespace {
@@ -18,6 +19,7 @@ constexpr size_t kMaxCells = 3000;   // each for measured and theory
 constexpr double kLeastWidth = 560;  // of the time axis, in pixels
 constexpr double kGreatestWidth = 6000;
 constexpr double kMeasuredHeight = 26;
+constexpr double kNetworkHeight = 12;
 constexpr double kTheoryHeight = 12;
 constexpr double kGap = 3;
 
@@ -81,6 +83,7 @@ class Grid {
         there_(counterpart_times(step.measured)),
         shift_(first_pass(step.measured)),
         time_(makespan(step.measured)),
+        network_(has_network(step.measured)),
         marks_(marks_of(step.measured)) {
     // For other ranks, the theory would not apply.
     if (step.theory && step.theory->rank_count() == step.measured.rank_count()) {
@@ -106,20 +109,21 @@ class Grid {
   std::string time_text(double time) const { return format_time(time, step_.measured.unit); }
 
   std::string row(int rank) const {
-    const double height =
-        theory_ == nullptr ? kMeasuredHeight : kMeasuredHeight + kGap + kTheoryHeight;
+    const double theory_y = kMeasuredHeight + kGap + (network_ ? kNetworkHeight + kGap : 0);
+    const double height = theory_ == nullptr ? theory_y - kGap : theory_y + kTheoryHeight;
     std::string svg = lane(0, kMeasuredHeight);
     const auto index = static_cast<size_t>(rank);
     const std::vector<Span>& spans = step_.measured.ranks[index].spans;
     for (size_t i = 0; i < spans.size(); ++i)
       if (marks_[index][i]) svg += measured_cell(spans[i], rank, there_[index][i]);
+    if (network_) svg += network_lane(rank);
     std::string idle = fmt::format("{:.0f} %", 100 * idle_share(step_.measured, rank));
     if (theory_ != nullptr) {
-      svg += lane(kMeasuredHeight + kGap, kTheoryHeight);
+      svg += lane(theory_y, kTheoryHeight);
       svg += "<g class=\"theory\">\n";
       const std::vector<Span>& expected = theory_->ranks[index].spans;
       for (size_t i = 0; i < expected.size(); ++i)
-        if (theory_marks_[index][i]) svg += theory_cell(expected[i], rank);
+        if (theory_marks_[index][i]) svg += theory_cell(expected[i], rank, theory_y);
       svg += "</g>\n";
       idle += fmt::format("<small>{:.0f} %</small>", 100 * idle_share(*theory_, rank));
     }
@@ -165,11 +169,23 @@ class Grid {
     return svg;
   }
 
-  std::string theory_cell(Span span, int rank) const {
+  /// What travels for the rank while it computes.
+  std::string network_lane(int rank) const {
+    constexpr double kY = kMeasuredHeight + kGap;
+    std::string svg = lane(kY, kNetworkHeight);
+    for (const Span& message : step_.measured.ranks[static_cast<size_t>(rank)].messages)
+      if (message.kind == SpanKind::kCollective)
+        svg += rect(message.microbatch % 2 == 1 ? "communication odd" : "communication",
+                    message.start, message.end, kY, kNetworkHeight,
+                    fmt::format("on its way: {}", tip(message, rank)));
+    return svg;
+  }
+
+  std::string theory_cell(Span span, int rank, double y) const {
     span.start += shift_;
     span.end += shift_;
-    return rect(is_compute(span.kind) ? classes(span) : "waiting", span.start, span.end,
-                kMeasuredHeight + kGap, kTheoryHeight, "in theory " + tip(span, rank));
+    return rect(is_compute(span.kind) ? classes(span) : "waiting", span.start, span.end, y,
+                kTheoryHeight, "in theory " + tip(span, rank));
   }
 
   std::string axis() const {
@@ -222,6 +238,7 @@ class Grid {
   std::vector<std::vector<double>> there_;
   double shift_;
   double time_;
+  bool network_;  // whether something travels while ranks compute
   Marks marks_;
   const Timeline* theory_ = nullptr;
   Marks theory_marks_;

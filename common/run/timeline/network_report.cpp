@@ -27,7 +27,14 @@ double time_in_collectives(const std::vector<Span>& spans) {
 
 }  // namespace
 
+bool has_network(const Timeline& timeline) {
+  return std::ranges::any_of(timeline.ranks, [](const RankTimeline& rank) {
+    return std::ranges::count(rank.messages, SpanKind::kCollective, &Span::kind) > 0;
+  });
+}
+
 Timeline with_network_rows(const Timeline& timeline) {
+  if (!has_network(timeline)) return timeline;
   Timeline result{.unit = timeline.unit, .ranks = {}};
   for (int rank = 0; rank < timeline.rank_count(); ++rank) {
     RankTimeline own = timeline.ranks[static_cast<size_t>(rank)];
@@ -50,13 +57,18 @@ NetworkTimes network_times(const Timeline& timeline) {
   return times;
 }
 
-void print_network_timeline(const Timeline& timeline, const std::string& title) {
+std::string describe_network(const Timeline& timeline) {
   const NetworkTimes times = network_times(timeline);
-  fmt::print(
-      "\n{}\n{}exposed     {} on the rank that waited longest; messages travelled for {}\n", title,
-      draw_grid(with_network_rows(timeline),
-                {.color = wants_color(STDOUT_FILENO), .width = kWidth}),
-      format_time(times.exposed, timeline.unit), format_time(times.travelling, timeline.unit));
+  return fmt::format("exposed     {} on the rank that waited longest; messages travelled for {}\n",
+                     format_time(times.exposed, timeline.unit),
+                     format_time(times.travelling, timeline.unit));
+}
+
+void print_network_timeline(const Timeline& timeline, const std::string& title) {
+  fmt::print("\n{}\n{}{}", title,
+             draw_grid(with_network_rows(timeline),
+                       {.color = wants_color(STDOUT_FILENO), .width = kWidth}),
+             describe_network(timeline));
 }
 
 void show_network_timeline(Job& job, const TimeWindow& window,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "common/pipeline/timeline.h"
 #include "common/run/launch/job.h"
@@ -9,7 +10,11 @@
 
 namespace lab {
 
-/// After every rank a row with the collectives that it posted, while they travel.
+/// Whether a rank has posted collectives.
+bool has_network(const Timeline& timeline);
+
+/// After every rank a row with the collectives that it posted, while they travel. Without any, the
+/// timeline as it is.
 Timeline with_network_rows(const Timeline& timeline);
 
 /// How long the ranks wait in collectives, and how long collectives travel, in the longest case of
@@ -19,6 +24,8 @@ struct NetworkTimes {
   double travelling = 0;
 };
 NetworkTimes network_times(const Timeline& timeline);
+/// In a line: "exposed     12 ms on ...".
+std::string describe_network(const Timeline& timeline);
 
 /// Prints the step in `window` as a grid, with the times above, and writes timeline.svg and
 /// trace.json to `folder`. All ranks call it; rank 0 prints and writes.

@@ -17,6 +17,7 @@
 #include "common/pipeline/simulate.h"
 #include "common/pipeline/step_timing.h"
 #include "common/run/checkpoint/run_folder.h"
+#include "common/run/timeline/network_report.h"
 
 namespace lab {
 namespace {
@@ -62,17 +63,20 @@ std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
 }
 
 void write_timeline(const StepTimeline& step, const std::filesystem::path& folder) {
-  write_file(folder / "timeline.svg", draw_svg(step.measured, "One training step, as measured"));
+  write_file(folder / "timeline.svg",
+             draw_svg(with_network_rows(step.measured), "One training step, as measured"));
   write_file(folder / "trace.json", chrome_trace(step.measured));
 }
 
 void print_timeline(const StepTimeline& step, const std::filesystem::path& folder) {
   fmt::print("\nThe last step, as measured:\n{}",
-             draw_grid(step.measured, {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
+             draw_grid(with_network_rows(step.measured),
+                       {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
   fmt::print(
       "idle        {:.0f} % measured; {:.0f} % by the schedule, with passes as long as these; "
       "{:.0f} % with GPipe or 1F1B on equal stages\n",
       100 * idle_share(step.measured), 100 * idle_share(step.theory), 100 * step.ideal_idle_share);
+  if (has_network(step.measured)) fmt::print("{}", describe_network(step.measured));
   std::vector<std::string> megabytes;
   for (const double bytes : step.activation_bytes)
     megabytes.push_back(fmt::format("{:.1f} MB", 1e-6 * bytes));
