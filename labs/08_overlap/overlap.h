@@ -52,14 +52,15 @@ struct Reducer {
   std::vector<bool> is_ready = {};   // per parameter
   std::vector<size_t> missing = {};  // per bucket: how many of its gradients are not ready yet
   // Per bucket that has been posted, in the order of the buckets:
-  std::vector<lab::Tensor> flat = {};      // its gradients one after the other, times `targets`
+  std::vector<lab::Tensor> flat = {};      // a copy of its gradients, in order, times `targets`
   std::vector<lab::Work> works = {};       // the all_reduce of `flat`
   std::optional<lab::Work> counting = {};  // the all_reduce of `total`
 };
 
 /// Task 2 · The beginning of a step: nothing is ready, nothing of this step is posted except the
 /// number of targets, which needs no gradient. All members of the second part of `reducer` get
-/// their values for this step, whatever they held.
+/// their values for this step, whatever they held: the step before may have ended with an error.
+/// Returns without waiting for any message.
 void begin(Reducer& reducer, int64_t targets);
 
 /// Task 2 · The gradient of a parameter is complete; it is the mean over this rank's targets.
@@ -68,13 +69,15 @@ void begin(Reducer& reducer, int64_t targets);
 /// posted. Then all ranks post the buckets in the same order, although their gradients may become
 /// ready in different orders; the all_reduces of a group meet in the order in which they are
 /// posted. A bucket travels as one tensor, `flat`, by `all_reduce_async`, as a sum over targets:
-/// each gradient times `reducer.targets`. Returns without waiting for any message.
-/// Throws lab::Error, and posts nothing, if this parameter was already ready in this step.
+/// each gradient times `reducer.targets`, also if that is 0. `reducer.gradients` stay as they are
+/// until `finish`. Returns without waiting for any message.
+/// Throws lab::Error, and changes and posts nothing, if this parameter was already ready in this
+/// step.
 void ready(Reducer& reducer, size_t parameter);
 
 /// Task 3 · The end of a step: waits for all buckets and for the number of targets, and writes into
-/// `reducer.gradients` the mean over the targets of all ranks; 0 if no rank has any. Nothing is
-/// sent.
+/// `reducer.gradients`, in place, the mean over the targets of all ranks; 0 if no rank has any.
+/// Nothing is sent.
 /// Throws lab::Error with the number of the parameter, before it waits for anything, if a gradient
 /// has not become ready: its bucket was never posted, so all ranks would wait for it forever.
 void finish(Reducer& reducer);
@@ -89,7 +92,8 @@ using lab::LossFunction;
 /// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
 /// by `model.when_gradient_ready`, which is empty again when the step returns. A rank without a
 /// microbatch has gradients that are 0 from the beginning: it calls `ready` for all parameters,
-/// from the last to the first.
+/// from the last to the first. `begin` comes before the first forward pass, so that the number of
+/// targets has all the time there is, and `finish` after the last backward pass.
 /// `reducer.gradients` are those of `model`, in the order of named_parameters().
 /// Everything else as in lab 02: the loss is a mean over this rank's targets, clipping
 /// (`max_gradient_norm`; 0: none) comes when the gradients are the means over all ranks, and every

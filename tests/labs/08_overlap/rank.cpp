@@ -1,7 +1,8 @@
 // The rank program of lab 08: the contract's functions, and the scenarios that call them.
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "common/error.h"
@@ -28,6 +29,7 @@ std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_b
 }
 
 void begin(Reducer& reducer, int64_t targets) {
+  lab::grading::record_event(fmt::format("begin:{}", targets));
   if (is_given("2")) return given_2::begin(reducer, targets);
   own (&begin)(reducer, targets);
 }
@@ -96,9 +98,9 @@ std::vector<Bucket> unflattened(const std::vector<double>& numbers) {
   return buckets;
 }
 
-/// What a call threw; "" if it returned.
+/// The lab::Error that a call threw; "" if it returned.
 template <typename Call>
-std::string error_of(const Call& call) {
+std::string error_of(const char* function, const Call& call) {
   try {
     call();
   } catch (const lab::BrokenOff&) {
@@ -108,6 +110,8 @@ std::string error_of(const Call& call) {
   } catch (const lab::Error& error) {
     const std::string text = error.what();
     return text.empty() ? "an error without a message" : text;
+  } catch (const std::exception& error) {
+    lab::fail("{} throws an exception that is no lab::Error: {}", function, error.what());
   }
   return "";
 }
@@ -132,58 +136,151 @@ Parcel run_assign(const Parcel& input) {
   return result;
 }
 
+/// A Reducer for made-up gradients. What it holds before a step must not count.
+struct MadeUp {
+  Reducer reducer;
+  std::vector<Tensor> memory = {};  // of the model: where the means are expected
+
+  MadeUp(const Parcel& input, ProcessGroup& world)
+      : reducer{.world = world, .gradients = {}, .buckets = unflattened(input.numbers("buckets"))} {
+    for (double size : input.numbers("sizes"))
+      memory.push_back(Tensor::zeros({static_cast<int64_t>(size)}));
+    reducer.gradients = memory;
+  }
+
+  static constexpr float kLeftover = 777.0F;
+  void leave() const {
+    for (const Tensor& gradient : memory) gradient.fill(kLeftover);
+  }
+  /// Writes parameter `p`'s part of `values`, which are those of all.
+  void compute(size_t p, const std::vector<double>& values, double factor = 1) const {
+    size_t next = 0;
+    for (size_t before = 0; before < p; ++before)
+      next += static_cast<size_t>(memory[before].numel());
+    for (float& value : memory[p].values()) value = static_cast<float>(factor * values[next++]);
+  }
+  /// Parameters that do not hold what was computed, those of `computed`, or left, all others.
+  std::vector<double> changed(const std::vector<double>& values,
+                              const std::vector<double>& computed) const {
+    std::vector<double> changed;
+    size_t next = 0;
+    for (size_t p = 0; p < memory.size(); ++p) {
+      const bool is_computed = std::ranges::count(computed, static_cast<double>(p)) > 0;
+      bool same = true;
+      for (float value : memory[p].values()) {
+        same = same && value == (is_computed ? static_cast<float>(values[next]) : kLeftover);
+        ++next;
+      }
+      if (!same) changed.push_back(static_cast<double>(p));
+    }
+    return changed;
+  }
+  std::vector<double> numbers() const {
+    std::vector<double> numbers;
+    for (const Tensor& gradient : memory)
+      for (float value : gradient.values()) numbers.push_back(value);
+    return numbers;
+  }
+  /// A step with an error leaves messages that the caller waits for.
+  void wait_for_the_rest() {
+    for (lab::Work& work : reducer.works) work.wait();
+    if (reducer.counting) reducer.counting->wait();
+  }
+};
+
+/// Steps of another model, in between: this rank is the only one of its group.
+class OtherModel {
+ public:
+  OtherModel(const Parcel& input, ProcessGroup& world)
+      : alone_(world.split(world.rank(), 0, "another model")), made_up_(input, alone_) {}
+
+  void begin(int64_t targets, const std::vector<double>& values) {
+    values_ = values;
+    made_up_.leave();
+    lab08::begin(made_up_.reducer, targets + 5);
+  }
+  void ready(size_t p) {
+    made_up_.compute(p, values_, kFactor);
+    lab08::ready(made_up_.reducer, p);
+  }
+  void finish(int step, Parcel& result) {
+    const std::string error = error_of("finish", [&] { lab08::finish(made_up_.reducer); });
+    if (!error.empty()) made_up_.wait_for_the_rest();
+    double off = 0;
+    const std::vector<double> got = made_up_.numbers();
+    for (size_t i = 0; i < got.size(); ++i)
+      off = std::max(off, std::abs(got[i] - kFactor * values_[i]));
+    result.set_text(fmt::format("other_error.{}", step), error);
+    result.set(fmt::format("other_off.{}", step), off);
+  }
+
+ private:
+  static constexpr double kFactor = -3;
+  ProcessGroup alone_;
+  MadeUp made_up_;
+  std::vector<double> values_;
+};
+
 /// Tasks 2 and 3: steps with made-up gradients, whose computing takes made-up time.
 Parcel run_steps(const Parcel& input, ProcessGroup& world) {
-  Reducer reducer{
-      .world = world, .gradients = {}, .buckets = unflattened(input.numbers("buckets"))};
-  for (double size : input.numbers("sizes"))
-    reducer.gradients.push_back(Tensor::zeros({static_cast<int64_t>(size)}));
+  MadeUp made_up(input, world);
+  Reducer& reducer = made_up.reducer;
+  std::optional<OtherModel> other;
+  if (input.has("two_models")) other.emplace(input, world);
   Parcel result;
   for (int s = 0; s < static_cast<int>(input.number("steps")); ++s) {
     const auto entry = [s](const char* name) { return fmt::format("{}.{}", name, s); };
     const std::vector<double> values = input.numbers(entry("values"));
     const std::vector<double> seconds = input.numbers(entry("seconds"));
-    // What a gradient holds before it is ready must not be sent.
-    for (const Tensor& gradient : reducer.gradients) gradient.fill(777.0F);
-    std::map<size_t, size_t> begins;
-    for (size_t p = 0, next = 0; p < reducer.gradients.size(); ++p) {
-      begins[p] = next;
-      next += static_cast<size_t>(reducer.gradients[p].numel());
-    }
-    const double before = posted_by(world);
-    std::vector<double> posted;
+    const auto targets = static_cast<int64_t>(input.number(entry("targets")));
+    double posted = 0;
+    const auto count_posts = [&](const char* function, const auto& call) {
+      const double before = posted_by(world);
+      const double start = time_of(world);
+      call();
+      posted += posted_by(world) - before;
+      lab::require(!input.has("timed") || time_of(world) == start,
+                   "{} waited for the network: it posts and returns, and finish waits", function);
+    };
+    const std::vector<double> order = input.numbers(entry("order"));
+
+    made_up.leave();
+    std::vector<double> posts;
     std::vector<double> ready_times{time_of(world)};
-    begin(reducer, static_cast<int64_t>(input.number(entry("targets"))));
-    posted.push_back(posted_by(world) - before);
-    for (double number : input.numbers(entry("order"))) {
+    count_posts("begin", [&] { begin(reducer, targets); });
+    std::vector<double> changed = made_up.changed(values, {});
+    posts.push_back(posted);
+    result.set(entry("targets"), static_cast<double>(reducer.targets));
+    if (other) other->begin(targets, values);
+    for (double number : order) {
       const auto p = static_cast<size_t>(number);
       world.advance_clock(seconds[p]);
-      size_t next = begins[p];
-      for (float& value : reducer.gradients[p].values()) value = static_cast<float>(values[next++]);
-      const double start = time_of(world);
-      ready(reducer, p);
-      lab::require(!input.has("timed") || time_of(world) == start,
-                   "ready waited for the network: it posts and returns, and finish waits");
-      ready_times.push_back(start);
-      posted.push_back(posted_by(world) - before);
+      made_up.compute(p, values);
+      ready_times.push_back(time_of(world));
+      count_posts("ready", [&] { ready(reducer, p); });
+      if (input.has("again"))
+        for (size_t twice : {p, static_cast<size_t>(order[0])})
+          count_posts("ready", [&] {
+            lab::require(!error_of("ready", [&] { ready(reducer, twice); }).empty(),
+                         "ready accepts a gradient that was ready already in this step: it throws "
+                         "lab::Error (parameter {})",
+                         twice);
+          });
+      posts.push_back(posted);
+      if (other) other->ready(p);
     }
-    if (input.has("again"))
-      result.set_text(entry("again"), error_of([&] {
-                        ready(reducer, static_cast<size_t>(input.number("again")));
-                      }));
-    result.set_text(entry("error"), error_of([&] { finish(reducer); }));
+    if (changed.empty()) changed = made_up.changed(values, order);
+    if (other) other->finish(s, result);
+    const double before = posted_by(world);
+    const std::string error = error_of("finish", [&] { finish(reducer); });
+    result.set_text(entry("error"), error);
     result.set(entry("finished"), time_of(world));
-    result.set(entry("posted"), posted);
-    result.set(entry("posted_in_all"), posted_by(world) - before);
+    result.set(entry("posted"), posts);
+    result.set(entry("posted_in_all"), posted + posted_by(world) - before);
     result.set(entry("ready"), ready_times);
-    std::vector<double> gradients;
-    for (const Tensor& gradient : reducer.gradients)
-      for (float value : gradient.values()) gradients.push_back(value);
-    result.set(entry("gradients"), gradients);
-    // A step with an error leaves messages that nobody waits for.
-    for (lab::Work& work : reducer.works)
-      if (!result.text(entry("error")).empty()) work.wait();
-    if (!result.text(entry("error")).empty() && reducer.counting) reducer.counting->wait();
+    result.set(entry("changed"), changed);
+    result.set(entry("gradients"), made_up.numbers());
+    if (!error.empty()) made_up.wait_for_the_rest();
   }
   return result;
 }
@@ -202,6 +299,8 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
     a.stage.observe_passes([](lab::LlamaStage::Pass pass, int, bool begins) {
       if (pass == lab::LlamaStage::Pass::kBackward && !step_is_over)
         lab::grading::record_event(begins ? "backward" : "end");
+      if (pass == lab::LlamaStage::Pass::kForward && begins && !step_is_over)
+        lab::grading::record_event("forward");
     });
     const double loss =
         train_step(a.stage, a.optimizer, a.microbatches, lab::grading::recorded_loss,

@@ -16,7 +16,7 @@ using lab::grading::Parcel;
 struct Step {
   std::vector<Numbers> values;              // [rank]: all gradients, parameter by parameter
   Numbers targets;                          // [rank]
-  std::vector<std::vector<size_t>> orders;  // [rank]: in which gradients become ready
+  std::vector<std::vector<size_t>> orders;  // [rank]: in which gradients become ready, if they do
   std::vector<Numbers> seconds;             // [rank][parameter]: how long each takes
 };
 
@@ -28,23 +28,46 @@ struct StepsCase {
   std::vector<std::vector<size_t>> buckets;
   double alpha = 1e-3;
   double beta = 1e-6;
-  std::vector<Step> steps;
+  bool two_models = false;  // each rank takes steps of another model in between, for itself
+  bool again = false;       // each call of `ready` is repeated
+  std::vector<Step> steps = {};
 
   size_t bytes_of(size_t bucket) const;
   double all_reduce_seconds(size_t bytes) const;
-  /// `timed`: in a simulation with this network.
-  std::vector<Parcel> inputs(bool timed = true) const;
-  lab::grading::JobOptions options(std::set<std::string> given) const;
+  /// Whether no gradient of the step is missing on a rank.
+  bool is_complete(size_t step, size_t rank) const;
+  /// How many buckets a rank has posted once the first `count` of its gradients are ready.
+  size_t due(size_t step, size_t rank, size_t count) const;
 };
 
 /// A case for each property that has been overlooked; the simplest comes first.
 std::vector<StepsCase> draw_steps(uint64_t seed);
 
-/// Ends the test as failed unless every rank posted each bucket exactly when its turn had come.
+/// How the ranks reach each other.
+enum class Wires {
+  kCosts,  // simulated: each message takes as long as the network of the case needs
+  kLate,   // simulated: messages are late, ranks run in any order
+  kGloo,
+};
+
+/// Takes the steps of the cases and ends the test as failed unless they did what the contract says.
+/// Cases with equally many ranks and the same network are calls of one job: what a function keeps
+/// from one to the next is noticed. `given`: the task of which correct functions are taken.
+/// `judge`: in place of the judgement of all that is said below.
+using JudgeSteps = std::function<void(const StepsCase&, const std::vector<Parcel>&)>;
+void expect_steps(const std::vector<StepsCase>& cases, Wires wires, const std::string& given,
+                  const JudgeSteps& judge = {});
+
+// What the contract says about steps. Each ends the test as failed unless it is so.
+
+/// Every rank posted each bucket exactly when its turn had come, and changed no gradient.
 void expect_posts(const StepsCase& c, const std::vector<Parcel>& ranks);
-/// ... and has the mean over all targets.
+/// It has the mean over all targets.
 void expect_means(const StepsCase& c, const std::vector<Parcel>& ranks);
-/// ... and waited as long after its backward pass as the network needed, and no longer.
+/// It waited as long after its backward pass as the network needed, and no longer.
 void expect_exposed(const StepsCase& c, const std::vector<Parcel>& ranks);
+/// Why ranks wait for each other forever, in the words of the lesson if it is for what they posted.
+std::string explain_deadlock(const StepsCase& c, const std::vector<Parcel>& ranks,
+                             const std::string& diagnosis);
 
 }  // namespace lab08

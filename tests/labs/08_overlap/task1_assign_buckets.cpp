@@ -132,7 +132,10 @@ TEST(Task1, Extremes) {
                   {"everything in the first bucket", {4, 8, 4}, 0, 1000},
                   {"one parameter", {12}, 4, 4},
                   {"no parameter", {}, 4, 4},
-                  {"more than 4 GB", {3'000'000'000, 3'000'000'000, 8}, 6'000'000'000, 10}});
+                  {"more than 4 GB", {3'000'000'000, 3'000'000'000, 8}, 6'000'000'000, 10},
+                  {"more digits than a float has", {1, 16'777'216, 8}, 16'777'216, 8},
+                  {"parameters without elements", {4, 0, 8, 0, 12, 0}, 8, 0},
+                  {"nothing but parameters without elements", {0, 0, 0}, 0, 0}});
 }
 
 TEST(Task1, Drawn) {

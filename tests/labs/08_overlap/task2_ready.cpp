@@ -1,5 +1,4 @@
 // Task 2: which bucket is posted when, in simulated time; and what travels.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/labs/08_overlap/steps.h"
@@ -7,55 +6,28 @@
 namespace lab08 {
 namespace {
 
-using lab::grading::JobOptions;
-using lab::grading::stop;
-
-void judge(const StepsCase& c, const std::vector<Parcel>& ranks) {
-  expect_posts(c, ranks);
-  expect_means(c, ranks);
-}
+using lab::grading::scenario_seed;
 
 TEST(Task2, EveryBucketInItsTurn) {
-  for (const StepsCase& c : draw_steps(200 + lab::grading::scenario_seed()))
-    judge_calls({{.scenario = "steps", .inputs = c.inputs(), .name = c.name}}, c.options({"3"}),
-                [&](size_t, const std::vector<Parcel>& ranks) {
-                  judge(c, ranks);
-                  expect_exposed(c, ranks);
-                });
+  expect_steps(draw_steps(200 + scenario_seed()), Wires::kCosts, "3");
 }
 
 TEST(Task2, LateMessagesInAnyOrder) {
-  for (const StepsCase& c : draw_steps(210 + lab::grading::scenario_seed()))
-    judge_calls({{.scenario = "steps", .inputs = c.inputs(false), .name = c.name}},
-                lab::grading::late_messages(21, {"3"}),
-                [&](size_t, const std::vector<Parcel>& ranks) { judge(c, ranks); });
+  expect_steps(draw_steps(210 + scenario_seed()), Wires::kLate, "3");
 }
 
-TEST(Task2, OverGloo) {
-  const StepsCase c = draw_steps(220 + lab::grading::scenario_seed())[1];
-  JobOptions options;
-  options.given = {"3"};
-  judge_calls({{.scenario = "steps", .inputs = c.inputs(false), .name = c.name}}, options,
-              [&](size_t, const std::vector<Parcel>& ranks) { judge(c, ranks); });
-}
+TEST(Task2, OverGloo) { expect_steps({draw_steps(220 + scenario_seed())[1]}, Wires::kGloo, "3"); }
 
 TEST(Task2, NothingIsReadyTwice) {
-  for (size_t again : {0, 3}) {
-    StepsCase c = draw_steps(230 + lab::grading::scenario_seed())[0];
-    c.steps.resize(1);
-    std::vector<Parcel> inputs = c.inputs();
-    for (Parcel& input : inputs) input.set("again", static_cast<double>(again));
-    judge_calls({{.scenario = "steps", .inputs = inputs, .name = "ready is called twice"}},
-                c.options({"3"}), [&](size_t, const std::vector<Parcel>& ranks) {
-                  for (const Parcel& rank : ranks)
-                    if (rank.text("again.0").empty())
-                      stop(
-                          fmt::format("ready accepts a gradient that was ready already in this "
-                                      "step: it throws lab::Error\nparameter {}",
-                                      again));
-                  expect_posts(c, ranks);
-                });
+  const std::vector<StepsCase> drawn = draw_steps(230 + scenario_seed());
+  std::vector<StepsCase> cases;
+  for (const StepsCase& once : {drawn[0], drawn[1]}) {
+    StepsCase twice = once;
+    twice.again = true;
+    twice.name = "ready is called again for gradients that were ready before";
+    cases.insert(cases.end(), {once, twice});
   }
+  expect_steps(cases, Wires::kCosts, "3");
 }
 
 }  // namespace

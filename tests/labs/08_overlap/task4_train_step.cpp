@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <sstream>
 
@@ -23,12 +25,51 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
+/// A rank without a microbatch announces its gradients itself.
+void expect_last_to_first(const std::vector<std::string>& events, const std::string& where) {
+  size_t before = SIZE_MAX;
+  for (const std::string& event : events) {
+    if (!event.starts_with("ready:")) continue;
+    const size_t parameter = std::stoul(event.substr(6));
+    if (parameter >= before)
+      stop(
+          "a rank without a microbatch calls ready in another order than from the last parameter "
+          "to the first" +
+          where);
+    before = parameter;
+  }
+}
+
+/// The number of targets leaves before anything is computed.
+void expect_begin(const TrainingCase& c, const std::vector<std::string>& events, size_t r,
+                  size_t step, const std::string& where) {
+  const auto is_begin = [](const std::string& event) { return event.starts_with("begin:"); };
+  const auto begin = std::ranges::find_if(events, is_begin);
+  if (begin == events.end())
+    stop("a step without begin: on every rank it posts the number of targets" + where);
+  int64_t targets = 0;
+  for (const lab::TokenBatch& batch : c.steps[step][r]) targets += batch.target_count();
+  if (std::stol(begin->substr(6)) != targets)
+    stop(fmt::format("begin is given {} targets; this rank's microbatches have {} in this step{}",
+                     begin->substr(6), targets, where));
+  if (std::ranges::count_if(events, is_begin) > 1) stop("a step calls begin once" + where);
+  if (begin != events.begin())
+    stop(
+        "begin comes after a forward pass: the number of targets needs no gradient, so it can "
+        "travel during the whole step" +
+        where);
+}
+
 /// When this rank's gradients were announced, and when its first bucket was posted.
 void expect_order(const TrainingCase& c, const Parcel& rank, size_t r, size_t step) {
   const std::vector<std::string> events = words(rank.text(fmt::format("events.{}", step)));
   const size_t microbatches = c.steps[step][r].size();
   const std::string where = fmt::format("\nrank {}, step {}, {} microbatches: {}", r, step + 1,
                                         microbatches, rank.text(fmt::format("events.{}", step)));
+  expect_begin(c, events, r, step, where);
+  if (microbatches == 0) expect_last_to_first(events, where);
+  // A rank may leave out microbatches without targets.
+  const auto passes_in_all = static_cast<size_t>(std::ranges::count(events, "backward"));
   size_t passes = 0;
   bool in_pass = false;
   bool finished = false;
@@ -36,23 +77,26 @@ void expect_order(const TrainingCase& c, const Parcel& rank, size_t r, size_t st
   for (const std::string& event : events) {
     if (event == "backward") ++passes;
     if (event == "backward" || event == "end") in_pass = event == "backward";
+    if (event == "finish" && in_pass)
+      stop("finish is called inside a backward pass: wait when there is nothing left to compute" +
+           where);
     if (event == "finish") finished = true;
     if (event == "update" && !finished)
       stop("the optimizer stepped before finish: it got gradients of this rank alone" + where);
     if (!event.starts_with("ready:")) continue;
-    if (microbatches > 0 && passes < microbatches)
+    if (passes < passes_in_all)
       stop(
           "gradients are sent before they are complete: only during the last backward pass of "
           "the step may when_gradient_ready be set (no_sync)" +
           where);
-    if (microbatches > 0 && !in_pass)
+    if (passes_in_all > 0 && !in_pass)
       stop(
           "gradients are sent after the backward pass, not during it: nothing overlaps; set "
           "when_gradient_ready before the last backward pass" +
           where);
     if (event.starts_with("ready:10:")) last_of_second_layer = std::stoul(event.substr(9));
   }
-  if (microbatches > 0 && c.model.layers > 1 && last_of_second_layer == 0)
+  if (passes_in_all > 0 && c.model.layers > 1 && last_of_second_layer == 0)
     stop("no bucket was posted before the backward pass of the first layer began" + where);
 }
 
@@ -66,7 +110,11 @@ void expect_traffic(const Parcel& rank, size_t r, size_t step) {
   uint64_t bytes = 0;
   size_t all_reduces = 0;
   for (const Operation& operation : sent) {
-    if (operation.kind != lab::OpKind::kAllReduce) continue;
+    if (operation.kind != lab::OpKind::kAllReduce)
+      stop(
+          fmt::format("a step sends its gradients and the number of targets, and nothing else\n"
+                      "rank {}, step {}: {} of {} bytes",
+                      r, step + 1, lab::op_name(operation.kind), operation.bytes));
     bytes += operation.bytes;
     ++all_reduces;
   }
