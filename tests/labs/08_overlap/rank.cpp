@@ -1,5 +1,6 @@
 // The rank program of lab 08: the contract's functions, and the scenarios that call them.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -136,6 +137,23 @@ Parcel run_assign(const Parcel& input) {
   return result;
 }
 
+/// All members of a step have their values, whatever they held.
+void require_begun(const Reducer& reducer, int64_t targets) {
+  std::vector<size_t> missing;
+  for (const Bucket& bucket : reducer.buckets) missing.push_back(bucket.size());
+  lab::require(reducer.targets == targets, "begin leaves {} in targets: this rank has {}",
+               reducer.targets, targets);
+  lab::require(reducer.is_ready == std::vector<bool>(reducer.gradients.size(), false),
+               "begin leaves something else in is_ready than that none of {} gradients is ready",
+               reducer.gradients.size());
+  lab::require(reducer.missing == missing,
+               "begin leaves [{}] in missing: it counts the gradients of each bucket, [{}]",
+               fmt::join(reducer.missing, ", "), fmt::join(missing, ", "));
+  lab::require(reducer.flat.empty() && reducer.works.empty(),
+               "begin leaves {} tensors in flat and {} in works: no bucket is posted yet",
+               reducer.flat.size(), reducer.works.size());
+}
+
 /// A Reducer for made-up gradients. What it holds before a step must not count.
 struct MadeUp {
   Reducer reducer;
@@ -250,7 +268,7 @@ Parcel run_steps(const Parcel& input, ProcessGroup& world) {
     count_posts("begin", [&] { begin(reducer, targets); });
     std::vector<double> changed = made_up.changed(values, {});
     posts.push_back(posted);
-    result.set(entry("targets"), static_cast<double>(reducer.targets));
+    require_begun(reducer, targets);
     if (other) other->begin(targets, values);
     for (double number : order) {
       const auto p = static_cast<size_t>(number);

@@ -95,12 +95,6 @@ void expect_posts_of_step(const StepsCase& c, const Parcel& rank, size_t r, size
         "begin or ready has changed gradients: they stay as they are until finish, and a bucket "
         "travels as a copy, which belongs to the network\nrank {}, step {}: parameter {}",
         r, s + 1, fmt::join(changed, ", ")));
-  if (const double targets = rank.number(fmt::format("targets.{}", s));
-      targets != c.steps[s].targets[r])
-    stop(
-        fmt::format("begin leaves {} in reducer.targets: this rank has {} in this step\nrank {}, "
-                    "step {}",
-                    targets, c.steps[s].targets[r], r, s + 1));
 }
 
 }  // namespace
