@@ -221,7 +221,7 @@ class Judge {
                  at + ": queries and keys are not rotated (rope)"});
           return all;
         },
-        100.0 * static_cast<double>(case_.rows()), 0.1);
+        100.0 * static_cast<double>(case_.rows()));
   }
 
   static Numbers numbers_of(const Tensor& tensor) { return lab10::numbers_of(tensor); }

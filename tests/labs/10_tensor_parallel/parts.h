@@ -39,7 +39,7 @@ inline Numbers plus(Numbers a, const Numbers& b, double factor = 1) {
 /// numbers that are as large as the largest of `right`, or as `least`.
 inline void expect_tensor(const std::string& what, const Tensor& got, const Numbers& right,
                           const std::function<std::vector<Mistake>()>& mistakes = {},
-                          double terms = 100, double least = 1e-3) {
+                          double terms = 100, double least = 1) {
   const double size = std::max(lab::grading::largest_magnitude(right), least);
   const int64_t width = std::max<int64_t>(got.size(-1), 1);
   lab::grading::expect(numbers_of(got),

@@ -117,7 +117,7 @@ void judge(const Training& t, const std::vector<Parcel>& ranks) {
     for (const auto& [name, weight] : right.weights)
       expect_tensor(fmt::format("{} after {} steps on rank {}", name, t.steps, r),
                     ranks[r].tensor("weight." + name),
-                    numbers_of(lab::part_of(name, weight, part(r, n))), {}, 10'000);
+                    numbers_of(lab::part_of(name, weight, part(r, n))), {}, 10'000, 0.3);
     expect_traffic(t, n, ranks[r]);
   }
 }

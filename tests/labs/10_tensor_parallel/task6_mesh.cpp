@@ -215,7 +215,8 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
       const Numbers zero(before.size(), 0.0);
       expect_tensor(
           fmt::format("clip_gradients: the gradient of {} on rank {}", name, r),
-          ranks[r].tensor(name), plus(zero, before, factor), [&]() -> std::vector<Mistake> {
+          ranks[r].tensor(name), plus(zero, before, factor),
+          [&]() -> std::vector<Mistake> {
             return {{before,
                      "clip_gradients: the gradients are as they were, although their norm "
                      "exceeds max_norm"},
@@ -225,7 +226,8 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     {plus(zero, before, limit),
                      "clip_gradients: multiplied by max_norm: by "
                      "max_norm / norm"}};
-          });
+          },
+          /*terms=*/1, /*least=*/double{c.scale});
     }
   }
 }
