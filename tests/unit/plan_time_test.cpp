@@ -106,6 +106,38 @@ TEST(PlanTime, AllReduceByHand) {
   EXPECT_DOUBLE_EQ(all_reduce_seconds(link, 4e9, 4), 6 * (1e-3 + 1));
 }
 
+/// Six parts of the workbook's model, whose vocabulary of 4,096 leaves 683 for the largest.
+TEST(PlanTime, PartsByHand) {
+  Training training = workbook();
+  training.batch = 1;
+  Cluster cluster = ideal_cluster(6);
+  cluster.per_host = 6;
+  const Layout layout{.dp = 1, .pp = 1, .m = 1, .tp = 6};
+  const double layers = 6 * 2 * (1327104.0 + 73728) / 6;
+  const double head = 2.0 * 683 * 288;
+  const double compute = 3 * 256 * (layers + head) / 1e12;
+  EXPECT_NEAR(estimate(training, cluster, layout).step, compute, 1e-6 * compute);
+
+  // 26 all-reduces of 256 * 288 numbers: ten messages of a sixth each.
+  cluster.inside = {1e9, 1e-3};
+  const double message = 1e-3 + 256.0 * 288 * 4 / 6 / 1e9;
+  const Estimate slow = estimate(training, cluster, layout);
+  EXPECT_NEAR(slow.step, compute + 26 * 10 * message, 1e-6 * slow.step);
+  EXPECT_NEAR(slow.communication, 26 * 10 * message / slow.step, 1e-6);
+  // Norms are on every rank, matrices divided.
+  const double parameters = 6 * (1327104.0 / 6 + 2 * 288) + 2 * 683 * 288 + 288;
+  EXPECT_GT(slow.memory[0], 16 * parameters);
+  EXPECT_LT(slow.memory[0], estimate(training, cluster, {1, 1, 1}).memory[0] / 4);
+
+  cluster.per_host = 3;  // the parts span two hosts
+  cluster.between = {1e8, 1e-3};
+  EXPECT_GT(estimate(training, cluster, layout).step, slow.step);
+  Training odd = training;
+  odd.model.heads = odd.model.kv_heads = 4;
+  EXPECT_EQ(error_of([&] { estimate(odd, cluster, layout); }),
+            "model: 4 heads cannot be divided equally among 6 ranks");
+}
+
 TEST(PlanTime, OneDeviceRunsAtItsRate) {
   const Training training = workbook();
   const StageFlops flops =

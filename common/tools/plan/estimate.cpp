@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "common/error.h"
+#include "common/model/part.h"
 #include "common/tools/plan/model_cost.h"
 
 namespace lab {
@@ -14,10 +15,12 @@ namespace {
 void check(const Training& training, const Cluster& cluster, const Layout& layout) {
   training.validate();
   cluster.validate();
-  const auto [dp, pp, m] = layout;
-  require(dp >= 1 && pp >= 1 && m >= 1, "dp {} x pp {}, m {}: all must be at least 1", dp, pp, m);
-  require(int64_t{dp} * pp <= cluster.devices, "dp {} x pp {} needs {} devices; there are {}", dp,
-          pp, int64_t{dp} * pp, cluster.devices);
+  const auto [dp, pp, m, tp] = layout;
+  require(dp >= 1 && pp >= 1 && m >= 1 && tp >= 1,
+          "dp {} x pp {} x tp {}, m {}: all must be at least 1", dp, pp, tp, m);
+  const int64_t ranks = int64_t{dp} * pp * tp;
+  require(ranks <= cluster.devices, "dp {} x pp {} x tp {} needs {} devices; there are {}", dp, pp,
+          tp, ranks, cluster.devices);
   require(pp <= training.model.layers, "{} stages of a model of {} layers", pp,
           training.model.layers);
   require(pp == 1 || !training.model.tied_head,
@@ -27,19 +30,24 @@ void check(const Training& training, const Cluster& cluster, const Layout& layou
           training.batch, dp, m);
 }
 
+/// The sizes of the largest part of a model.
+LlamaConfig part_of_model(const LlamaConfig& model, int tp) {
+  return part_config(model, {.rank = tp - 1, .ranks = tp});
+}
+
 /// How fast a rank computes, on its own device or on shared cores.
 struct Share {
   double flops = 0;  // of an undisturbed rank
-  double slots = 0;  // ranks of one pipeline that can compute at full rate at once; 0: all
+  double slots = 0;  // stages of one pipeline that can compute at full rate at once; 0: all
 
   Share(const Cluster& cluster, const Layout& layout) : flops(cluster.device.flops) {
     if (cluster.cores == 0) return;
     const int threads = std::max(1, cluster.cores / layout.ranks());
     flops *= threads;
-    slots = static_cast<double>(cluster.cores) / threads / layout.dp;
+    slots = static_cast<double>(cluster.cores) / threads / layout.dp / layout.tp;
   }
 
-  /// Ranks that a pipeline of `stages` keeps busy at best.
+  /// Stages that a pipeline of `stages` keeps busy at best.
   double busy(int stages) const { return slots > 0 ? std::min<double>(slots, stages) : stages; }
 };
 
@@ -49,6 +57,7 @@ class Estimator {
       : training_(training),
         cluster_(cluster),
         layout_(layout),
+        part_(part_of_model(training.model, layout.tp)),
         spans_(balanced_spans(training.model, layout.pp, training.length)),
         share_(cluster, layout),
         microbatch_(training.batch / (int64_t{layout.dp} * layout.m)) {}
@@ -70,10 +79,10 @@ class Estimator {
       result.memory.push_back(stage_memory(training_, layout_, spans_, s));
     const auto fullest = std::ranges::max_element(result.memory);
     result.fullest_stage = static_cast<int>(fullest - result.memory.begin());
-    const double needed =
-        cluster_.cores > 0
-            ? layout_.dp * std::accumulate(result.memory.begin(), result.memory.end(), 0.0)
-            : *fullest;
+    const double needed = cluster_.cores > 0
+                              ? layout_.dp * layout_.tp *
+                                    std::accumulate(result.memory.begin(), result.memory.end(), 0.0)
+                              : *fullest;
     result.missing = std::max(0.0, needed - cluster_.device.memory);
   }
 
@@ -105,32 +114,47 @@ class Estimator {
         tokens() * static_cast<double>(training_.model.dim) * training_.precision.value;
     std::vector<StageCosts> result;
     for (int s = 0; s < layout_.pp; ++s) {
-      const StageFlops flops = stage_flops(training_.model, spans_[static_cast<size_t>(s)],
-                                           training_.length, training_.recompute);
-      result.push_back({.forward = flops.forward * tokens() / share_.flops,
-                        .backward = flops.backward * tokens() / share_.flops,
+      const StageSpan& span = spans_[static_cast<size_t>(s)];
+      const StageFlops flops = stage_flops(part_, span, training_.length, training_.recompute);
+      const double sum = messages ? sum_over_parts(s, bytes) : 0;
+      const auto in_layers = static_cast<double>(2 * (span.last_layer - span.first_layer));
+      const double again = training_.recompute ? in_layers : 0;
+      result.push_back({.forward = flops.forward * tokens() / share_.flops +
+                                   sum * (in_layers + (span.embeds ? 1 : 0)),
+                        .backward = flops.backward * tokens() / share_.flops +
+                                    sum * (in_layers + again + (span.has_head ? 1 : 0)),
                         .message = messages ? message(s, bytes) : 0});
     }
     return result;
   }
 
+  int rank(int pipeline, int stage) const { return (pipeline * layout_.pp + stage) * layout_.tp; }
+
+  /// One all-reduce among the parts of a stage, in the slowest pipeline.
+  double sum_over_parts(int stage, double bytes) const {
+    double longest = 0;
+    for (int d = 0; d < layout_.dp && layout_.tp > 1; ++d) {
+      const Link& link = cluster_.link(rank(d, stage), rank(d, stage) + layout_.tp - 1);
+      longest = std::max(longest, all_reduce_seconds(link, bytes, layout_.tp));
+    }
+    return longest;
+  }
+
   /// To the previous or the next stage, whichever takes longer, in the slowest pipeline.
   double message(int stage, double bytes) const {
     double longest = 0;
-    for (int d = 0; d < layout_.dp; ++d) {
-      const int rank = d * layout_.pp + stage;
+    for (int d = 0; d < layout_.dp; ++d)
       for (const int neighbour : {stage - 1, stage + 1})
         if (neighbour >= 0 && neighbour < layout_.pp)
           longest = std::max(
-              longest, transfer_seconds(cluster_.link(rank, rank - stage + neighbour), bytes));
-    }
+              longest, transfer_seconds(cluster_.link(rank(d, stage), rank(d, neighbour)), bytes));
     return longest;
   }
 
   double all_reduce(int stage) const {
     const double bytes = parameters(stage) * training_.precision.gradient;
-    const int last = (layout_.dp - 1) * layout_.pp + stage;
-    return layout_.dp == 1 ? 0 : all_reduce_seconds(cluster_.link(stage, last), bytes, layout_.dp);
+    const Link& link = cluster_.link(rank(0, stage), rank(layout_.dp - 1, stage));
+    return layout_.dp == 1 ? 0 : all_reduce_seconds(link, bytes, layout_.dp);
   }
 
   double update_time() const {
@@ -139,19 +163,19 @@ class Estimator {
     for (int s = 0; s < layout_.pp; ++s) {
       const double bytes = parameters(s) * training_.precision.update;
       longest = std::max(longest, bytes);
-      sum += layout_.dp * bytes;
+      sum += layout_.dp * layout_.tp * bytes;
     }
     return (cluster_.cores > 0 ? sum : longest) / cluster_.device.memory_bandwidth;
   }
 
   double parameters(int stage) const {
-    return static_cast<double>(
-        stage_parameters(training_.model, spans_[static_cast<size_t>(stage)]));
+    return static_cast<double>(stage_parameters(part_, spans_[static_cast<size_t>(stage)]));
   }
 
   const Training& training_;
   const Cluster& cluster_;
   Layout layout_;
+  LlamaConfig part_;  // what a rank has of each layer
   std::vector<StageSpan> spans_;
   Share share_;
   int64_t microbatch_;
@@ -179,14 +203,14 @@ void Training::validate() const {
 double stage_memory(const Training& training, const Layout& layout,
                     const std::vector<StageSpan>& spans, int stage) {
   const StageSpan& span = spans[static_cast<size_t>(stage)];
+  const LlamaConfig part = part_of_model(training.model, layout.tp);
   const int64_t microbatch = training.batch / (int64_t{layout.dp} * layout.m);
   const auto tokens = static_cast<double>(microbatch * training.length);
   const int in_flight = most_in_flight(training.order, stage, layout.pp, layout.m);
   const auto values =
-      static_cast<double>(in_flight * kept_per_token(training.model, span, training.recompute) +
-                          scratch_per_token(training.model, training.recompute));
-  return static_cast<double>(stage_parameters(training.model, span)) *
-             training.precision.parameter +
+      static_cast<double>(in_flight * kept_per_token(part, span, training.recompute) +
+                          scratch_per_token(part, training.recompute));
+  return static_cast<double>(stage_parameters(part, span)) * training.precision.parameter +
          tokens * training.precision.value * values;
 }
 

@@ -40,6 +40,7 @@ Json link_json(const Link& link) {
 Json estimate_json(const Estimate& e) {
   return {{"dp", e.layout.dp},
           {"pp", e.layout.pp},
+          {"tp", e.layout.tp},
           {"m", e.layout.m},
           {"microbatch", e.microbatch},
           {"layers", e.layers},
@@ -132,7 +133,7 @@ std::string plan_json(const Training& training, const Cluster& cluster,
   Json best = nullptr;
   if (!ranked.empty() && ranked.front().fits()) {
     const Layout& layout = ranked.front().layout;
-    best = {{"dp", layout.dp}, {"pp", layout.pp}, {"m", layout.m}};
+    best = {{"dp", layout.dp}, {"pp", layout.pp}, {"tp", layout.tp}, {"m", layout.m}};
   }
   const Json json = {{"training", training_json(training)},
                      {"cluster", cluster_json(cluster)},

@@ -17,7 +17,8 @@ bool same_mesh(const Estimate& a, const Estimate& b) {
 }
 
 std::string name_of(const Estimate& e) {
-  return fmt::format("dp {} x pp {} with m {}", e.layout.dp, e.layout.pp, e.layout.m);
+  const std::string parts = e.layout.tp > 1 ? fmt::format(" x tp {}", e.layout.tp) : "";
+  return fmt::format("dp {} x pp {}{} with m {}", e.layout.dp, e.layout.pp, parts, e.layout.m);
 }
 
 int64_t percent(double share) { return std::llround(100 * share); }
@@ -64,15 +65,16 @@ std::vector<Layout> layouts(const Training& training, const Cluster& cluster,
                             const SearchOptions& options) {
   const int64_t most_stages = training.model.tied_head ? 1 : training.model.layers;
   std::vector<Layout> result;
-  for (int ranks = 1; ranks <= cluster.devices; ++ranks) {
-    if (options.fewer ? cluster.devices % ranks != 0 : ranks != cluster.devices) continue;
+  const int most_ranks = cluster.devices / options.tp;  // of one part
+  for (int ranks = 1; ranks <= most_ranks; ++ranks) {
+    if (options.fewer ? most_ranks % ranks != 0 : ranks != most_ranks) continue;
     for (int pp = 1; pp <= std::min<int64_t>(ranks, most_stages); ++pp) {
       if (ranks % pp != 0 || training.batch % (ranks / pp) != 0) continue;
       const int dp = ranks / pp;
       const int64_t sequences = training.batch / dp;
       for (int64_t m = 1; m <= sequences; ++m)
         if (sequences % m == 0 && (options.microbatch == 0 || sequences / m == options.microbatch))
-          result.push_back({dp, pp, static_cast<int>(m)});
+          result.push_back({dp, pp, static_cast<int>(m), options.tp});
     }
   }
   return result;
@@ -84,6 +86,9 @@ std::vector<Estimate> search(const Training& training, const Cluster& cluster,
   cluster.validate();
   require(options.microbatch >= 0, "{} sequences a microbatch: give a number above 0",
           options.microbatch);
+  require(options.tp >= 1 && cluster.devices % options.tp == 0,
+          "{} devices cannot be divided into groups of {} that divide every layer", cluster.devices,
+          options.tp);
   std::vector<Estimate> ranked;
   for (const Layout& layout : layouts(training, cluster, options))
     ranked.push_back(estimate(training, cluster, layout));

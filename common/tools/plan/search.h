@@ -11,10 +11,11 @@ namespace lab {
 struct SearchOptions {
   int64_t microbatch = 0;  // sequences; 0: every number that divides
   bool fewer = false;      // also layouts on fewer devices, a divisor of their number
+  int tp = 1;              // ranks that divide every layer
 };
 
-/// Every dp x pp x m that estimate() accepts and that uses all devices (or, with `fewer`, a divisor
-/// of their number). The batch is fixed: dp * m divides it.
+/// Every dp x pp x m that estimate() accepts with this tp and that uses all devices (or, with
+/// `fewer`, a divisor of their number). The batch is fixed: dp * m divides it.
 std::vector<Layout> layouts(const Training& training, const Cluster& cluster,
                             const SearchOptions& options);
 
