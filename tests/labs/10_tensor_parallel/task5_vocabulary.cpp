@@ -153,6 +153,7 @@ struct Way {
   bool all_scores = true;    // the target's score is known on all ranks
   bool padding_counts = false;
   bool gradient_everywhere = false;  // also where nothing is predicted
+  bool local_index = false;          // the target is looked for among the part's own numbers
   double divisor = 0;                // 0: all targets
 };
 
@@ -191,10 +192,11 @@ Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way = {
     }
     if (counts)
       outcome.loss += (std::log(sum) - (here || way.all_scores ? target_score : 0.0)) / divisor;
+    const int64_t hot = way.local_index ? own.first + target : target;
     for (int64_t v = own.first; v < own.last; ++v)
       outcome.gradient.push_back(
           counts || way.gradient_everywhere
-              ? (std::exp(score(v) - largest) / sum - (v == target ? 1.0 : 0.0)) / divisor
+              ? (std::exp(score(v) - largest) / sum - (v == hot ? 1.0 : 0.0)) / divisor
               : 0.0);
   }
   return outcome;
@@ -219,6 +221,9 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          "ranks, of which all others put in 0"},
         {{.padding_counts = true},
          "padding, or the last position of a row, is counted as a target"},
+        {{.local_index = true},
+         "the target's token is taken for a column of this rank's part: its columns begin with "
+         "vocabulary.first"},
         {{.gradient_everywhere = true},
          "padding, or the last position of a row, has a gradient: it predicts nothing"},
         {{.divisor = static_cast<double>(std::max<int64_t>(1, c.batch.target_count()))},
@@ -320,6 +325,9 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
        .batch = batch({1}, 1, 2 * width, 9),
        .other_targets = 5},
       {.name = "one token a rank", .vocab = width, .batch = batch({5, 3}, 5, width, 10)},
+      {.name = "all targets on one rank",
+       .vocab = 2 * width,
+       .batch = {.batch = 1, .length = 4, .tokens = {0, 0, 0, 0}}},
       {.name = "a large vocabulary",
        .vocab = 500 * width,
        .batch = batch({9}, 9, 500 * width, 11),
