@@ -36,9 +36,10 @@ void copy_to_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 /// summand: nothing happens.
 void sum_over_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 
-/// Task 2 · A linear layer whose output is divided: y [N, out/n] = x [N, in] W^T, where `weight`
-/// holds this rank's rows of W, [out/n, in]. (Megatron writes Y = XA with A = W^T and divides the
-/// columns of A: "column parallel".) `x` is the same on all ranks.
+/// Task 2 · A linear layer whose output is divided: y [N, out/n] = x [N, in] W^T, where
+/// `weight.value` holds this rank's rows of W, [out/n, in] (`weight.rounded` is for GPUs).
+/// (Megatron writes Y = XA with A = W^T and divides the columns of A: "column parallel".) `x` is
+/// the same on all ranks.
 void column_linear_forward(const lab::Tensor& x, const lab::Weight& weight, const lab::Tensor& y,
                            lab::ProcessGroup& ranks);
 /// Task 2 · Its backward pass: `dy` [N, out/n] is this rank's. Adds to weight.gradient, and

@@ -196,6 +196,11 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
            return {{{std::sqrt(matrices + static_cast<double>(tp) * norms)},
                     "clip_gradients: the norms' weights, which every part holds, are counted once "
                     "per part"},
+                   {{std::sqrt(matrices + norms +
+                               static_cast<double>(tp - 1) *
+                                   squares_of(gradients.at("model.norm.weight")))},
+                    "clip_gradients: model.norm.weight, which every part of the last stage holds, "
+                    "is counted once per part"},
                    {{std::sqrt(matrices)}, "clip_gradients: the norms' weights are not counted"},
                    {{std::sqrt(own)},
                     "clip_gradients: the norm of this rank's weights alone: ask "
