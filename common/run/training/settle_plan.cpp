@@ -223,7 +223,9 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
     std::set<std::string> of_a_run;
     for (const auto& [name, value] : plan.program) of_a_run.insert(name);
     plan = updated(stored, plan.out, arguments, given, of_a_run, info);
-    settle_ranks(plan, stored.dp * stored.accumulate);
+    const int64_t microbatches = stored.dp * stored.accumulate;
+    settle_ranks(plan, microbatches);
+    if (info.regroups && microbatches % plan.dp == 0) plan.accumulate = microbatches / plan.dp;
     const auto stages_of_split = 1 + std::ranges::count(plan.split, ',');
     if (!given.contains("--split") && stages_of_split != plan.pp)
       plan.program["--split"] = plan.split = "";

@@ -21,6 +21,8 @@ struct ProgramInfo {
   int64_t checkpoint_every = 200;  // default of --checkpoint-every
   int64_t log_every = 0;           // default of --log-every; 0: there is no such option
   bool restarts = false;           // whether there is --max-restarts
+  bool regroups = false;           // a resumed run may have another number of replicas, if these
+                                   // can share the microbatches of a step equally
   /// Adds the program's own options; may be empty.
   std::function<void(CommandLine&)> add_options = {};
   /// Settles what follows from them for the plan; may be empty.
