@@ -186,6 +186,9 @@ def released_files(book, labs, given):
             wanted = matches(path, RELEASED) or (path.startswith("tests/labs/") and parts[2] in folders)
         if wanted and not matches(path, WITHHELD + COMPILED_TESTS):
             files[path] = file
+    for folder in sorted(folders - answers):
+        if (values := f"solutions/{folder}/predictions.json") in book.files:
+            files[f"reference/predictions/{folder}.json"] = book.files[values]
     files["README.md"] = (readme(book, labs).encode(), False)
     files["reference/README.md"] = (about_reference(given).encode(), False)
     return with_links(files)
@@ -232,7 +235,8 @@ def about_reference(given):
 
 The solutions of the labs, compiled. Tests use them, later labs build on them, and `./workbook run 2 --solution` runs
 one. Some files of the tests are compiled, too, because they contain correct functions, and so are the wrong versions
-that `./workbook break` runs.
+that `./workbook break` runs. `predictions/` has the right values of the predictions, which `./workbook status 2` shows
+once lab 02 has all its points.
 
 Your course decides when this copy gets the solutions' sources and the answers to the handouts' questions. {there}
 Leave this folder as it is. `release.json` lists all files as they were handed out: by it, an update knows which ones

@@ -4,7 +4,8 @@
     status.py ROOT FOLDER POINTS
 
 FOLDER: 01_single_gpu. POINTS: what `./workbook status` says about the lab's points. Prints each question with
-the student's number; once the lab is done, also the value from solutions/FOLDER/predictions.json:
+the student's number; once the lab is done, also the value from solutions/FOLDER/predictions.json, which copies for
+students have as reference/predictions/FOLDER.json:
 
     {"id": {"value": 41.3, "how": "computed" or "measured", "section": "a heading of its README.md"}}
 
@@ -22,7 +23,7 @@ import textwrap
 
 TOLERANCE = 0.1
 HOW = {"computed": "computed", "measured": "measured on another machine"}
-NO_SOLUTION = "the right values come with the lab's solution: your course decides when to hand it out"
+WHY_LATER = "why: in the answers of the lab's solution, which your course hands out"
 
 
 class Problem(Exception):
@@ -92,10 +93,9 @@ def read_predictions(root, folder):
 
 
 def read_values(root, folder, entries):
-    """The right values by id, or None where the folder of the lab's solution is missing."""
-    if not (root / "solutions" / folder).is_dir():
-        return None
-    name = f"solutions/{folder}/predictions.json"
+    """The right values by id."""
+    released = f"reference/predictions/{folder}.json"
+    name = released if (root / released).is_file() else f"solutions/{folder}/predictions.json"
     values = load(root, name, restore(root, name))
     if not isinstance(values, dict) or not all(
             isinstance(value, dict) and is_number(value.get("value")) and value.get("how") in HOW and
@@ -162,13 +162,15 @@ def compared(entry, values):
     return " · ".join(parts)
 
 
-def reasons(folder, values):
+def reasons(root, folder, values):
     """Where the solution explains the values: the section of most of them, then those of the others."""
     sections = {}
     for identifier, value in values.items():
         sections.setdefault(value["section"], []).append(identifier)
     most = max(sections, key=lambda section: len(sections[section]))
     others = [f'{", ".join(ids)}: "{section}"' for section, ids in sections.items() if section != most]
+    if not (root / "solutions" / folder).is_dir():
+        return WHY_LATER
     return "; ".join([f'why: solutions/{folder}/README.md, "{most}"'] + others)
 
 
@@ -179,7 +181,7 @@ def report(root, folder, points):
     if "predictions.json" not in (handout.read_text(encoding="utf-8") if handout.is_file() else "predictions.json"):
         there = (root / "solutions" / folder).is_dir()
         return [f'predictions: on paper ("Predict" in labs/{folder}/README.md); ' +
-                (f"the answers are in solutions/{folder}/README.md" if there else NO_SOLUTION)]
+                (f"the answers are in solutions/{folder}/README.md" if there else WHY_LATER)]
     entries = read_predictions(root, folder)
     values = read_values(root, folder, entries)
     filled = sum(entry.get("answer") is not None for entry in entries)
@@ -190,10 +192,8 @@ def report(root, folder, points):
     width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
     for entry in entries:
         lines += ["  " + in_one_line(entry["question"], width - 2), "    " + compared(entry, values if done else None)]
-    if values is None:
-        lines.append(NO_SOLUTION)
-    elif done and values:
-        lines.append(reasons(folder, values))
+    if done and values:
+        lines.append(reasons(root, folder, values))
     else:
         when = f"the lab has all its points (./workbook test {number})" if graded else "every question has its answer"
         lines.append(f"the values appear next to your numbers once {when}")

@@ -119,7 +119,7 @@ class Release(unittest.TestCase):
                 for private in (b".debug_info", str(ROOT).encode(), b"workbook-release."):
                     self.assertNotIn(private, data, path)
             elif path.startswith("reference/"):
-                self.assertRegex(path, r"^reference/(README\.md|release\.json|experiments/\w+\.txt)$")
+                self.assertRegex(path, r"^reference/(README\.md|release\.json|(experiments|predictions)/\w+\.(txt|json))$")
         for name in ("tasks", "launch", "settings", "extensions"):
             json.loads(re.sub(r"^ *//.*", "", files[f".vscode/{name}.json"].decode(), flags=re.M))
         kernels = self.course / f"reference/{os.uname().machine}/solutions/01cuda_kernels/kernels.cu.o"

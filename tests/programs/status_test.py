@@ -198,10 +198,15 @@ class Status(unittest.TestCase):
 
     def test_without_solutions(self):
         self.verdict("100/100 points")
+        released = self.root / "reference" / "predictions"
+        released.mkdir(parents=True)
+        shutil.copy(self.root / "solutions" / LAB / "predictions.json", released / f"{LAB}.json")
         shutil.rmtree(self.root / "solutions")
         shown = self.status("2")
-        self.assertEqual(shown.count("your course decides when to hand it out"), 1)
-        self.assertNotIn("computed", shown)
+        self.assertIn("computed: 55.1 MB", shown)
+        self.assertEqual(shown.count("which your course hands out"), 1)
+        self.verdict("20/100 points")
+        self.assertNotIn("computed", self.status("2"))
 
     def test_without_python(self):
         tools = self.root / "tools"
