@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Lab 02's step against lab 08's, on two hosts whose link is limited: network namespaces on this machine, joined
 # by a bridge, with tc's token bucket on both ends. The two programs run in turns, RUNS times each. Prints, for
-# each, the fastest and the median time per step, and the time of a step of one host alone.
+# each, the fastest and the median time per step, and the time of a step of one host alone; last, how far
+# lab 08's step is from the longer of its two parts.
 #
 # Usage: slow_link.sh FOLDER_OF_PROGRAMS [RATE [RUNS [OPTION...]]]     (RATE as for tc: 1gbit)
 set -euo pipefail
@@ -74,6 +75,11 @@ steps = {}
 for line in open(sys.argv[1]):
     name, *seconds = line.split()
     steps.setdefault(name, []).extend(float(s) for s in seconds)
+median = {name: 1e3 * statistics.median(seconds) for name, seconds in steps.items()}
 for name, seconds in steps.items():
-    print(f"{name:16} fastest {1e3 * min(seconds):6.0f} ms  median {1e3 * statistics.median(seconds):6.0f} ms")
+    print(f"{name:16} fastest {1e3 * min(seconds):6.0f} ms  median {median[name]:6.0f} ms")
+compute = median["one_rank"]
+communication = median["lab02_solution"] - compute
+print(f"lab08's step over the longer of compute ({compute:.0f} ms) and communication ({communication:.0f} ms): "
+      f"{median['lab08_solution'] / max(compute, communication):.2f}")
 PYTHON
