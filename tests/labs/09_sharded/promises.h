@@ -1,0 +1,19 @@
+// What every training step of lab 09 promises besides lab 02's numbers: memory and traffic.
+#pragma once
+
+#include <string>
+
+#include "tests/grading/verdict.h"
+
+namespace lab09 {
+
+/// Runs training steps of `stage` on `ranks` ranks and judges gradients, losses, weights, memory
+/// and traffic of every step; of the first `cases` that draw_cases draws.
+void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOptions& options,
+                  size_t cases = 100);
+
+/// Simulated ranks, or processes; all tasks given except for one.
+lab::grading::JobOptions simulated(const std::string& task, uint64_t seed);
+lab::grading::JobOptions over_gloo(const std::string& task);
+
+}  // namespace lab09

@@ -1,0 +1,218 @@
+// The rank program of lab 09: the contract's functions, with a look at what each leaves behind, and
+// the scenarios that call them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "common/error.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
+#include "tests/labs/09_sharded/rank_correct.h"
+#include "tests/labs/09_sharded/rank_steps.h"
+
+using lab::ProcessGroup;
+using lab::Tensor;
+using lab::grading::is_given;
+using lab::grading::own;
+using lab::grading::Parcel;
+
+namespace lab09 {
+namespace {
+
+/// Parts that the pass under way computes with.
+std::set<size_t>& open_parts() {
+  thread_local std::set<size_t> parts;
+  return parts;
+}
+
+/// The weights that the model would compute with, and their gradients.
+const lab::Parameter& first_of(const Sharded& sharded, size_t part) {
+  return sharded.model.named_parameters()[part == 0 ? 0 : 1 + 9 * (part - 1)];
+}
+
+/// How many collectives of a kind this rank has posted so far.
+uint64_t posted(const ProcessGroup& world, lab::OpKind kind) {
+  return world.recorder().snapshot().traffic[static_cast<size_t>(kind)].operations;
+}
+
+void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, uint64_t gathers,
+                   uint64_t expected) {
+  const auto name = [&](size_t part) { return sharded.model.part_name(part); };
+  const Part& p = sharded.parts[use.part];
+  lab::require(p.values.defined(), "open_values returns without the weights of {}", name(use.part));
+  lab::require(p.values.numel() == correct_padded(p.size, sharded.world.size()),
+               "open_values makes {} elements for {}, of which all ranks' shards together have {}",
+               p.values.numel(), name(use.part), correct_padded(p.size, sharded.world.size()));
+  lab::require(!p.gathering.has_value(),
+               "open_values returns and has not waited for the weights of {}, or has left its Work "
+               "in `gathering`: wait, then empty it",
+               name(use.part));
+  lab::require(first_of(sharded, use.part).value.data() == p.values.data(),
+               "open_values has not bound the weights of {} to the model", name(use.part));
+  for (size_t q = 0; q < sharded.parts.size(); ++q) {
+    if (q == use.part || q == use.next || open_parts().contains(q)) continue;
+    lab::require(!sharded.parts[q].values.defined(),
+                 "when {} is used, the weights of {} are in memory as well: at most the next part "
+                 "is gathered ahead, and close_values frees what was used",
+                 name(use.part), name(q));
+  }
+  if (use.next && *use.next != use.part && !open_parts().contains(*use.next))
+    lab::require(sharded.parts[*use.next].gathering.has_value(),
+                 "nothing is gathered ahead: when {} begins to compute, the all_gather of {} "
+                 "(use.next) must be under way, and nobody has waited for it",
+                 name(use.part), name(*use.next));
+  lab::require(gathers <= expected,
+               "open_values of {} posts {} all_gathers, one too many: the part that is used may be "
+               "under way already",
+               name(use.part), gathers);
+}
+
+}  // namespace
+
+// The contract's functions.
+
+int64_t padded(int64_t size, int ranks) {
+  return is_given("1") ? correct_padded(size, ranks) : own(&padded)(size, ranks);
+}
+
+Range owned(int64_t size, int rank, int ranks) {
+  return is_given("1") ? correct_owned(size, rank, ranks) : own(&owned)(size, rank, ranks);
+}
+
+void reduce_gradient(Sharded& sharded, size_t part) {
+  lab::grading::record_event(fmt::format("reduce:{}", part));
+  if (is_given("2")) return correct_reduce_gradient(sharded, part);
+  own (&reduce_gradient)(sharded, part);
+}
+
+void update(Sharded& sharded, float learning_rate) {
+  lab::grading::record_event("update");
+  if (is_given("2")) return correct_update(sharded, learning_rate);
+  own (&update)(sharded, learning_rate);
+}
+
+void open_gradient(Sharded& sharded, size_t part) {
+  if (is_given("3")) return correct_open_gradient(sharded, part);
+  own (&open_gradient)(sharded, part);
+  const Part& p = sharded.parts[part];
+  const std::string& name = sharded.model.part_name(part);
+  lab::require(
+      p.gradient.defined() && p.gradient.numel() == correct_padded(p.size, sharded.world.size()),
+      "open_gradient leaves {} elements in `gradient` of {}, padded it has {}", p.gradient.numel(),
+      name, correct_padded(p.size, sharded.world.size()));
+  lab::require(std::ranges::all_of(p.gradient.values(), [](float g) { return g == 0; }),
+               "open_gradient leaves a gradient of {} that is not 0: the backward pass adds to it",
+               name);
+  lab::require(first_of(sharded, part).gradient.data() == p.gradient.data(),
+               "open_gradient has not bound the gradient of {} to the model", name);
+}
+
+void close_gradient(Sharded& sharded, size_t part) {
+  if (is_given("3")) return correct_close_gradient(sharded, part);
+  const uint64_t before = posted(sharded.world, lab::OpKind::kReduceScatter);
+  own (&close_gradient)(sharded, part);
+  const std::string& name = sharded.model.part_name(part);
+  const uint64_t reduced = posted(sharded.world, lab::OpKind::kReduceScatter) - before;
+  lab::require(reduced == 1,
+               "close_gradient reduces the gradient of {} {} times: once, before it is freed", name,
+               reduced);
+  lab::require(!sharded.parts[part].gradient.defined(),
+               "close_gradient keeps the gradient of {}: once it is reduced, each rank needs only "
+               "its shard",
+               name);
+  lab::require(!first_of(sharded, part).gradient.defined(),
+               "close_gradient leaves the gradient of {} bound: the model keeps its memory alive",
+               name);
+}
+
+void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) {
+  if (is_given("4")) return correct_open_values(sharded, use);
+  uint64_t expected = sharded.parts[use.part].values.defined() ? 0 : 1;
+  if (use.next && *use.next != use.part && !sharded.parts[*use.next].values.defined()) ++expected;
+  const uint64_t before = posted(sharded.world, lab::OpKind::kAllGather);
+  own (&open_values)(sharded, use);
+  expect_opened(sharded, use, posted(sharded.world, lab::OpKind::kAllGather) - before, expected);
+  open_parts().insert(use.part);
+}
+
+void close_values(Sharded& sharded, size_t part) {
+  if (is_given("4")) return correct_close_values(sharded, part);
+  own (&close_values)(sharded, part);
+  open_parts().erase(part);
+  const std::string& name = sharded.model.part_name(part);
+  lab::require(!sharded.parts[part].values.defined(),
+               "close_values keeps the weights of {}: what is gathered is freed after its use",
+               name);
+  lab::require(!first_of(sharded, part).value.defined(),
+               "close_values leaves the weights of {} bound: the model keeps their memory alive",
+               name);
+}
+
+double clip_gradients(Sharded& sharded, double max_norm) {
+  lab::grading::record_event("clip");
+  if (is_given("5")) return correct_clip_gradients(sharded, max_norm);
+  return own(&clip_gradients)(sharded, max_norm);
+}
+
+double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatches,
+                  const LossFunction& loss, float learning_rate, double max_norm) {
+  open_parts().clear();
+  if (is_given("6"))
+    return correct_train_step(sharded, microbatches, loss, learning_rate, max_norm);
+  return own(&train_step)(sharded, microbatches, loss, learning_rate, max_norm);
+}
+
+std::vector<Piece> pieces_of(int64_t size, int rank, int ranks, int saved_ranks) {
+  return own(&pieces_of)(size, rank, ranks, saved_ranks);
+}
+
+namespace {
+
+/// Task 1: for each pair of size and ranks the padded size, and every rank's shard.
+Parcel run_ranges(const Parcel& input) {
+  Parcel result;
+  std::vector<double> numbers;
+  const std::vector<double> sizes = input.numbers("sizes");
+  const std::vector<double> ranks = input.numbers("ranks");
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto size = static_cast<int64_t>(sizes[i]);
+    const int n = static_cast<int>(ranks[i]);
+    numbers.push_back(static_cast<double>(padded(size, n)));
+    for (int rank = 0; rank < n; ++rank) {
+      const Range own_range = owned(size, rank, n);
+      numbers.push_back(static_cast<double>(own_range.first));
+      numbers.push_back(static_cast<double>(own_range.last));
+    }
+  }
+  result.set("ranges", numbers);
+  return result;
+}
+
+/// Task 7: the pieces of every rank's shard, each as four numbers, -1 after each shard.
+Parcel run_pieces(const Parcel& input) {
+  Parcel result;
+  std::vector<double> numbers;
+  const int ranks = static_cast<int>(input.number("ranks"));
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const Piece& piece : pieces_of(static_cast<int64_t>(input.number("size")), rank, ranks,
+                                        static_cast<int>(input.number("saved_ranks"))))
+      for (int64_t number : {int64_t{piece.rank}, piece.from.first, piece.from.last, piece.to})
+        numbers.push_back(static_cast<double>(number));
+    numbers.push_back(-1);
+  }
+  result.set("pieces", numbers);
+  return result;
+}
+
+}  // namespace
+}  // namespace lab09
+
+int main(int argc, char** argv) {
+  return lab::grading::rank_main(
+      argc, argv,
+      {.alone = {{"ranges", lab09::run_ranges}, {"pieces", lab09::run_pieces}},
+       .group = {
+           {"reduce", lab09::run_reduce}, {"clip", lab09::run_clip}, {"steps", lab09::run_steps}}});
+}
