@@ -82,6 +82,7 @@ TEST(SettleRanks, PartsOfLayers) {
   EXPECT_EQ(shape_of({"--dp", "2", "--tp", "2"}), std::tuple(2, 1, 2, 1));
   EXPECT_EQ(refusal(Division::kParts, {"--ranks", "4", "--dp", "2", "--tp", "3"}),
             "--dp 2 --pp 1 --tp 3: these are 6 ranks, but there are 4; change one");
+  EXPECT_NE(refusal(Division::kParts, {"--timeline"}), "");
 }
 
 TEST(SettleRanks, AccumulateIsSaidWhereThereAreNoMicrobatches) {

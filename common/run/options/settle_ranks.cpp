@@ -111,6 +111,7 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
   line.group("Pipeline");
   line.add("--split", plan.split, "N,N,..", "layers of each stage; default: lab 04's split")
       .carried();
+  if (parts) return;  // messages within a pass: no rows to draw them in
   line.add_flag("--timeline", plan.timeline,
                 "show what every rank did in the last step; timeline.svg and trace.json in --out");
 }

@@ -186,9 +186,9 @@ void expect_linear(size_t n, uint64_t seed, JobOptions options) {
 }
 
 TEST(Task2, TwoRanksLateMessages) { expect_linear(2, 21, late_messages(21)); }
-TEST(Task2, ThreeRanks) { expect_linear(3, 22, late_messages(22)); }
+TEST(Task2, SixRanks) { expect_linear(6, 24, late_messages(24)); }
 TEST(Task2, OneRankIsAnOrdinaryLayer) { expect_linear(1, 23, late_messages(23)); }
-TEST(Task2, SixRanksOverGloo) { expect_linear(6, 24, {}); }
+TEST(Task2, ThreeRanksOverGloo) { expect_linear(3, 22, {}); }
 
 }  // namespace
 }  // namespace lab10

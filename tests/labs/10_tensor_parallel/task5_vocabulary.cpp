@@ -346,9 +346,9 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
 }
 
 TEST(Task5, LossOnTwoRanks) { expect_loss(2, 53, late_messages(53)); }
-TEST(Task5, LossOnThreeRanks) { expect_loss(3, 54, late_messages(54)); }
+TEST(Task5, LossOnSixRanks) { expect_loss(6, 56, late_messages(56)); }
 TEST(Task5, LossOnOneRankIsLab01s) { expect_loss(1, 55, late_messages(55)); }
-TEST(Task5, LossOnSixRanksOverGloo) { expect_loss(6, 56, {}); }
+TEST(Task5, LossOnThreeRanksOverGloo) { expect_loss(3, 54, {}); }
 
 }  // namespace
 }  // namespace lab10

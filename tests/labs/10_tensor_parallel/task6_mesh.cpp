@@ -145,7 +145,8 @@ TEST(Task6, MeshesOfSix) {
                 late_messages(62));
 }
 TEST(Task6, ASingleRank) { expect_meshes(1, {{1, 1, 1}, {1, 1, 2}}, late_messages(63)); }
-TEST(Task6, MeshesOfEightOverGloo) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, {}); }
+TEST(Task6, MeshesOfEight) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, late_messages(68)); }
+TEST(Task6, MeshesOfFourOverGloo) { expect_meshes(4, {{2, 1, 2}, {1, 2, 2}, {2, 2, 1}}, {}); }
 
 // --- The norm.
 
