@@ -20,9 +20,11 @@ namespace lab {
 using Errors = std::vector<std::string>;
 using Body = std::function<void(ProcessGroup&)>;
 
-/// Each thread writes to its own place; no vector<bool>, no exceptions.
+/// `timeout`: of operations. Ranks connect with patience, however loaded the machine is. Each
+/// thread writes to its own place; no vector<bool>, no exceptions.
 inline Errors run_over_gloo(int ranks, const Body& body,
                             std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  constexpr std::chrono::seconds kToConnect{20};
   MemoryStore store;
   Errors errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
@@ -32,7 +34,7 @@ inline Errors run_over_gloo(int ranks, const Body& body,
         FlightRecorder recorder(rank);
         std::shared_ptr<Transport> transport;
         if (ranks > 1)
-          transport = connect_gloo({.rank = rank, .size = ranks, .timeout = timeout}, store);
+          transport = connect_gloo({.rank = rank, .size = ranks, .timeout = kToConnect}, store);
         ProcessGroup world(std::move(transport), recorder, rank, ranks, timeout);
         body(world);
         world.barrier();  // nobody leaves while others still use its connections
