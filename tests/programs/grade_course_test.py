@@ -275,7 +275,7 @@ class GradeCourseTest(unittest.TestCase):
 
     def test_wrong_input(self):
         ann = self.student("ann")
-        for text, reason in {"[lab.9]\n": "the labs with points are", "[late]\nper_day = 1\n": "no key 'per_day'",
+        for text, reason in {"[lab.99]\n": "the labs with points are", "[late]\nper_day = 1\n": "no key 'per_day'",
                              "[lab.02]\ndeadline = 2026-10-16\n": "a date, a time", "x": "key/value",
                              "[lab.02]\nweight = -1\n": "no number", "[lab.02]\nweight = true\n": "no number",
                              "[lab.02]\npoints = {9 = 1}\n": "no key '9'", "lab = 2\n": "lab is a table",
@@ -288,8 +288,8 @@ class GradeCourseTest(unittest.TestCase):
             (self.folder / "list.csv").write_text(text, encoding="utf-8")
             with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
                 self.grade(self.folder / "list.csv")
-        with self.assertRaisesRegex(GradeError, "--labs: there is no lab '9'"):
-            self.grade(ann, labs=("--labs", "9"))
+        with self.assertRaisesRegex(GradeError, "--labs: there is no lab '99'"):
+            self.grade(ann, labs=("--labs", "99"))
 
 
 if __name__ == "__main__":

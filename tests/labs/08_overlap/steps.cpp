@@ -155,9 +155,10 @@ std::vector<StepsCase> draw_steps(uint64_t seed) {
   cases.push_back(draw.plain("all gradients in one bucket", 3, 5, 5));
 
   // What a gradient holds on a rank without targets counts 0 times.
-  cases.push_back(draw.plain("a rank has no target, then no rank has any", 3, 6, 0, 3));
+  cases.push_back(draw.plain("a rank has no target, then two, then all", 3, 6, 0, 4));
   cases.back().steps[1].targets[1] = 0;
-  std::ranges::fill(cases.back().steps[2].targets, 0.0);
+  cases.back().steps[2].targets = {1, 0, 0};
+  std::ranges::fill(cases.back().steps[3].targets, 0.0);
 
   cases.push_back(draw.plain("the step before ended with an error", 3, 6, 2));
   for (auto& order : cases.back().steps[0].orders) std::erase(order, size_t{1});

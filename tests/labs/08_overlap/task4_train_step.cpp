@@ -53,6 +53,9 @@ void expect_begin(const TrainingCase& c, const std::vector<std::string>& events,
     stop(fmt::format("begin is given {} targets; this rank's microbatches have {} in this step{}",
                      begin->substr(6), targets, where));
   if (std::ranges::count_if(events, is_begin) > 1) stop("a step calls begin once" + where);
+  if (std::ranges::count(events, "finish") > 1)
+    stop("a step calls finish once: gradients that are means already would be divided again" +
+         where);
   if (begin != events.begin())
     stop(
         "begin comes after a forward pass: the number of targets needs no gradient, so it can "
