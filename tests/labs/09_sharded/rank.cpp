@@ -13,7 +13,6 @@
 #include "tests/labs/09_sharded/rank_steps.h"
 
 using lab::ProcessGroup;
-using lab::Tensor;
 using lab::grading::is_given;
 using lab::grading::own;
 using lab::grading::Parcel;

@@ -147,7 +147,7 @@ TEST(Task5, TheNormOfAllShards) {
 // and finds the mistake by name in an instant.
 constexpr size_t kSmallCases = 5;
 TEST(Task5, Steps) { expect_steps(3, 3, 51, simulated("5", 52), kSmallCases); }
-TEST(Task5, OverGloo) { expect_steps(1, 2, 53, over_gloo("5"), kSmallCases); }
+TEST(Task5, OverGloo) { expect_steps(1, 2, 53, over_gloo("5"), kCasesOverGloo); }
 
 }  // namespace
 }  // namespace lab09
