@@ -41,9 +41,9 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
   const auto name = [&](size_t part) { return sharded.model.part_name(part); };
   const Part& p = sharded.parts[use.part];
   lab::require(p.values.defined(), "open_values returns without the weights of {}", name(use.part));
-  lab::require(p.values.numel() == correct_padded(p.size, sharded.world.size()),
+  lab::require(p.values.numel() == whole_size(p.size, sharded.world.size()),
                "open_values makes {} elements for {}, of which all ranks' shards together have {}",
-               p.values.numel(), name(use.part), correct_padded(p.size, sharded.world.size()));
+               p.values.numel(), name(use.part), whole_size(p.size, sharded.world.size()));
   lab::require(!p.gathering.has_value(),
                "open_values returns and has not waited for the weights of {}, or has left its Work "
                "in `gathering`: wait, then empty it",
@@ -73,34 +73,34 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
 // The contract's functions.
 
 int64_t padded(int64_t size, int ranks) {
-  return is_given("1") ? correct_padded(size, ranks) : own(&padded)(size, ranks);
+  return is_given("1") ? given_1::padded(size, ranks) : own(&padded)(size, ranks);
 }
 
 Range owned(int64_t size, int rank, int ranks) {
-  return is_given("1") ? correct_owned(size, rank, ranks) : own(&owned)(size, rank, ranks);
+  return is_given("1") ? given_1::owned(size, rank, ranks) : own(&owned)(size, rank, ranks);
 }
 
 void reduce_gradient(Sharded& sharded, size_t part) {
   lab::grading::record_event(fmt::format("reduce:{}", part));
-  if (is_given("2")) return correct_reduce_gradient(sharded, part);
+  if (is_given("2")) return given_2::reduce_gradient(sharded, part);
   own (&reduce_gradient)(sharded, part);
 }
 
 void update(Sharded& sharded, float learning_rate) {
   lab::grading::record_event("update");
-  if (is_given("2")) return correct_update(sharded, learning_rate);
+  if (is_given("2")) return given_2::update(sharded, learning_rate);
   own (&update)(sharded, learning_rate);
 }
 
 void open_gradient(Sharded& sharded, size_t part) {
-  if (is_given("3")) return correct_open_gradient(sharded, part);
+  if (is_given("3")) return given_3::open_gradient(sharded, part);
   own (&open_gradient)(sharded, part);
   const Part& p = sharded.parts[part];
   const std::string& name = sharded.model.part_name(part);
   lab::require(
-      p.gradient.defined() && p.gradient.numel() == correct_padded(p.size, sharded.world.size()),
+      p.gradient.defined() && p.gradient.numel() == whole_size(p.size, sharded.world.size()),
       "open_gradient leaves {} elements in `gradient` of {}, padded it has {}", p.gradient.numel(),
-      name, correct_padded(p.size, sharded.world.size()));
+      name, whole_size(p.size, sharded.world.size()));
   lab::require(std::ranges::all_of(p.gradient.values(), [](float g) { return g == 0; }),
                "open_gradient leaves a gradient of {} that is not 0: the backward pass adds to it",
                name);
@@ -109,7 +109,7 @@ void open_gradient(Sharded& sharded, size_t part) {
 }
 
 void close_gradient(Sharded& sharded, size_t part) {
-  if (is_given("3")) return correct_close_gradient(sharded, part);
+  if (is_given("3")) return given_3::close_gradient(sharded, part);
   const uint64_t before = posted(sharded.world, lab::OpKind::kReduceScatter);
   own (&close_gradient)(sharded, part);
   const std::string& name = sharded.model.part_name(part);
@@ -127,7 +127,7 @@ void close_gradient(Sharded& sharded, size_t part) {
 }
 
 void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) {
-  if (is_given("4")) return correct_open_values(sharded, use);
+  if (is_given("4")) return given_4::open_values(sharded, use);
   uint64_t expected = sharded.parts[use.part].values.defined() ? 0 : 1;
   if (use.next && *use.next != use.part && !sharded.parts[*use.next].values.defined()) ++expected;
   const uint64_t before = posted(sharded.world, lab::OpKind::kAllGather);
@@ -137,7 +137,7 @@ void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) {
 }
 
 void close_values(Sharded& sharded, size_t part) {
-  if (is_given("4")) return correct_close_values(sharded, part);
+  if (is_given("4")) return given_4::close_values(sharded, part);
   own (&close_values)(sharded, part);
   open_parts().erase(part);
   const std::string& name = sharded.model.part_name(part);
@@ -151,7 +151,7 @@ void close_values(Sharded& sharded, size_t part) {
 
 double clip_gradients(Sharded& sharded, double max_norm) {
   lab::grading::record_event("clip");
-  if (is_given("5")) return correct_clip_gradients(sharded, max_norm);
+  if (is_given("5")) return given_5::clip_gradients(sharded, max_norm);
   return own(&clip_gradients)(sharded, max_norm);
 }
 
@@ -159,7 +159,7 @@ double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatche
                   const LossFunction& loss, float learning_rate, double max_norm) {
   open_parts().clear();
   if (is_given("6"))
-    return correct_train_step(sharded, microbatches, loss, learning_rate, max_norm);
+    return given_6::train_step(sharded, microbatches, loss, learning_rate, max_norm);
   return own(&train_step)(sharded, microbatches, loss, learning_rate, max_norm);
 }
 

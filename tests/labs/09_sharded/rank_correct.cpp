@@ -4,21 +4,26 @@
 
 #include "common/error.h"
 #include "common/ops/ops.h"
+#include "tests/grading/implementation.h"
 
 namespace lab09 {
 
 using lab::Tensor;
 
-int64_t correct_padded(int64_t size, int ranks) {
-  return size % ranks == 0 ? size : size + ranks - size % ranks;
-}
+namespace given_1 {
 
-Range correct_owned(int64_t size, int rank, int ranks) {
-  const int64_t each = correct_padded(size, ranks) / ranks;
+LAB_GIVEN int64_t padded(int64_t size, int ranks) { return whole_size(size, ranks); }
+
+LAB_GIVEN Range owned(int64_t size, int rank, int ranks) {
+  const int64_t each = whole_size(size, ranks) / ranks;
   return {.first = each * rank, .last = each * rank + each};
 }
 
-void correct_reduce_gradient(Sharded& sharded, size_t part) {
+}  // namespace given_1
+
+namespace given_2 {
+
+LAB_GIVEN void reduce_gradient(Sharded& sharded, size_t part) {
   Part& p = sharded.parts.at(part);
   lab::require(p.gradient.defined(), "reduce_gradient: part {} has no gradient", part);
   const Tensor sum = Tensor::zeros(p.own_gradient.shape());
@@ -29,29 +34,37 @@ void correct_reduce_gradient(Sharded& sharded, size_t part) {
     lab::add(sum, p.own_gradient);
 }
 
-void correct_update(Sharded& sharded, float learning_rate) {
+LAB_GIVEN void update(Sharded& sharded, float learning_rate) {
   for (Part& p : sharded.parts) p.optimizer->step(p.own_values, p.own_gradient, learning_rate);
   if (sharded.stage == 3) return;
   for (Part& p : sharded.parts) sharded.world.all_gather(p.values, p.own_values);
 }
 
-void correct_open_gradient(Sharded& sharded, size_t part) {
+}  // namespace given_2
+
+namespace given_3 {
+
+LAB_GIVEN void open_gradient(Sharded& sharded, size_t part) {
   Part& p = sharded.parts.at(part);
-  p.gradient = Tensor::zeros({correct_padded(p.size, sharded.world.size())});
+  p.gradient = Tensor::zeros({whole_size(p.size, sharded.world.size())});
   sharded.model.bind_gradient(part, p.gradient);
 }
 
-void correct_close_gradient(Sharded& sharded, size_t part) {
-  reduce_gradient(sharded, part);
+LAB_GIVEN void close_gradient(Sharded& sharded, size_t part) {
+  lab09::reduce_gradient(sharded, part);
   sharded.model.release_gradient(part);
   sharded.parts.at(part).gradient = {};
 }
 
-void correct_open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) {
+}  // namespace given_3
+
+namespace given_4 {
+
+LAB_GIVEN void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) {
   const auto begin = [&](size_t part) {
     Part& p = sharded.parts.at(part);
     if (p.values.defined()) return;
-    p.values = Tensor::empty({correct_padded(p.size, sharded.world.size())});
+    p.values = Tensor::empty({whole_size(p.size, sharded.world.size())});
     p.gathering = sharded.world.all_gather_async(p.values, p.own_values);
   };
   begin(use.part);
@@ -62,10 +75,12 @@ void correct_open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) 
   if (use.next) begin(*use.next);
 }
 
-void correct_close_values(Sharded& sharded, size_t part) {
+LAB_GIVEN void close_values(Sharded& sharded, size_t part) {
   sharded.parts.at(part).values = {};
   sharded.model.release(part);
 }
+
+}  // namespace given_4
 
 namespace {
 
@@ -77,7 +92,9 @@ double sum_of(lab::ProcessGroup& world, double mine) {
 
 }  // namespace
 
-double correct_clip_gradients(Sharded& sharded, double max_norm) {
+namespace given_5 {
+
+LAB_GIVEN double clip_gradients(Sharded& sharded, double max_norm) {
   double own = 0;
   for (const Part& p : sharded.parts)
     for (float g : p.own_gradient.values()) own += double{g} * double{g};
@@ -88,8 +105,12 @@ double correct_clip_gradients(Sharded& sharded, double max_norm) {
   return norm;
 }
 
-double correct_train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatches,
-                          const LossFunction& loss, float learning_rate, double max_norm) {
+}  // namespace given_5
+
+namespace given_6 {
+
+LAB_GIVEN double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatches,
+                            const LossFunction& loss, float learning_rate, double max_norm) {
   double own = 0;
   for (const lab::TokenBatch& batch : microbatches)
     own += static_cast<double>(batch.target_count());
@@ -105,10 +126,12 @@ double correct_train_step(Sharded& sharded, std::span<const lab::TokenBatch> mic
     sharded.model.backward(logits);
   }
   for (size_t p = 0; p < sharded.parts.size() && sharded.stage == 1; ++p)
-    reduce_gradient(sharded, p);
-  if (max_norm > 0) clip_gradients(sharded, max_norm);
-  update(sharded, learning_rate);
+    lab09::reduce_gradient(sharded, p);
+  if (max_norm > 0) lab09::clip_gradients(sharded, max_norm);
+  lab09::update(sharded, learning_rate);
   return sum;
 }
+
+}  // namespace given_6
 
 }  // namespace lab09
