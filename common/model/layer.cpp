@@ -33,16 +33,16 @@ struct Matrices {
   const Tensor& down;
 };
 
-AttentionShape attention_shape(const LayerShape& s) {
-  return {.batch = s.batch,
-          .queries = s.length,
-          .keys = s.length,
-          .heads = s.config.heads,
-          .kv_heads = s.config.kv_heads,
-          .head_dim = s.config.head_dim()};
-}
-
 }  // namespace
+
+AttentionShape LayerShape::attention() const {
+  return {.batch = batch,
+          .queries = length,
+          .keys = length,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim()};
+}
 
 Tensor between_operations(const Tensor& x, const LayerMemory& memory) {
   if (!memory.rounds()) return x;
@@ -100,7 +100,7 @@ void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor&
   linear_forward(scratch.normed, matrices.qkv, kept.qkv);
   const Qkv qkv(shape.config, kept.qkv);
   rope(qkv.qk, rope_angles, shape.length, 0, Rotation::kForward);
-  attention_forward(attention_shape(shape), qkv.q, qkv.k, qkv.v, kept.attention, kept.logsumexp);
+  attention_forward(shape.attention(), qkv.q, qkv.k, qkv.v, kept.attention, kept.logsumexp);
   kept.middle.copy_from(input);
   linear_forward(kept.attention, matrices.attention_out, kept.middle, /*accumulate=*/true);
 
@@ -133,7 +133,7 @@ void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor
   linear_backward_input(attention_gradient, matrices.attention_out, scratch.attention);
   const Qkv qkv(shape.config, kept.qkv);
   const Qkv qkv_gradient(shape.config, scratch.qkv);
-  attention_backward(attention_shape(shape), scratch.attention, qkv.q, qkv.k, qkv.v, kept.attention,
+  attention_backward(shape.attention(), scratch.attention, qkv.q, qkv.k, qkv.v, kept.attention,
                      kept.logsumexp, qkv_gradient.q, qkv_gradient.k, qkv_gradient.v);
   rope(qkv_gradient.qk, rope_angles, shape.length, 0, Rotation::kBackward);
   rmsnorm_apply(input, w.attention_norm.value, kept.attention_inverse_rms, scratch.normed);

@@ -5,6 +5,7 @@
 
 #include "common/model/config.h"
 #include "common/model/weights.h"
+#include "common/ops/ops.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/tensor.h"
 
@@ -59,6 +60,9 @@ struct LayerShape {
   const LlamaConfig& config;
   int64_t batch;
   int64_t length;
+
+  /// As attention_forward and attention_backward want it.
+  AttentionShape attention() const;
 };
 
 /// output [N, C] = layer(input [N, C]); fills `kept`.

@@ -197,8 +197,7 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
       if (passes)
         passes->head_forward(scratch->normed, weights.head, state.logits);
       else
-        linear_forward(scratch->normed, weights.head.operand(state.memory.between()),
-                       state.logits);
+        linear_forward(scratch->normed, weights.head.operand(state.memory.between()), state.logits);
     });
   });
   if (span.has_head) return state.logits;

@@ -33,15 +33,6 @@ struct Qkv {
   Tensor q, k, v, rotated;
 };
 
-lab::AttentionShape attention_shape(const lab::LayerShape& s) {
-  return {.batch = s.batch,
-          .queries = s.length,
-          .keys = s.length,
-          .heads = s.config.heads,
-          .kv_heads = s.config.kv_heads,
-          .head_dim = s.config.head_dim()};
-}
-
 /// The row of each token in this rank's table; padding for those that others have.
 std::vector<int32_t> rows_of(std::span<const int32_t> tokens, const lab::Range& vocabulary) {
   std::vector<int32_t> rows;
@@ -136,8 +127,7 @@ void attention_forward(const lab::LayerShape& shape, const lab::LayerWeights& we
   column_linear_forward(normed, weights.qkv, kept.qkv, ranks);
   const Qkv qkv(shape.config, kept.qkv);
   lab::rope(qkv.rotated, rope_angles, shape.length, 0, lab::Rotation::kForward);
-  lab::attention_forward(attention_shape(shape), qkv.q, qkv.k, qkv.v, kept.attention,
-                         kept.logsumexp);
+  lab::attention_forward(shape.attention(), qkv.q, qkv.k, qkv.v, kept.attention, kept.logsumexp);
   row_linear_forward(kept.attention, weights.attention_out, kept.middle, ranks);
   lab::add(input, kept.middle);
 }
@@ -150,8 +140,8 @@ void attention_backward(const lab::LayerShape& shape, const lab::LayerWeights& w
   const Qkv qkv(shape.config, kept.qkv);
   const Tensor qkv_gradient = Tensor::empty(kept.qkv.shape());
   const Qkv d(shape.config, qkv_gradient);
-  lab::attention_backward(attention_shape(shape), heads_gradient, qkv.q, qkv.k, qkv.v,
-                          kept.attention, kept.logsumexp, d.q, d.k, d.v);
+  lab::attention_backward(shape.attention(), heads_gradient, qkv.q, qkv.k, qkv.v, kept.attention,
+                          kept.logsumexp, d.q, d.k, d.v);
   lab::rope(d.rotated, rope_angles, shape.length, 0, lab::Rotation::kBackward);
 
   const Tensor normed = Tensor::empty(input.shape());

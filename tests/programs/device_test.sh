@@ -84,8 +84,7 @@ else
 fi
 
 lab01=$programs/lab01_$whose
-refused 'the CPU computes in float32 only' "$lab01" "${size[@]}" --cache cache --out x \
-  --precision bfloat16
+refused 'the CPU has no tf32' "$lab01" "${size[@]}" --cache cache --out x --precision tf32
 refused 'must be\|not in' "$lab01" "${size[@]}" --cache cache --out x --device tpu
 if [[ $whose == emulated ]]; then
   LAB_EMULATED_DRIVER=missing refused '--device cuda: no GPU can be used' "$lab01" "${size[@]}" \
