@@ -47,7 +47,7 @@ Range owned(int64_t size, int rank, int ranks);
 /// What a rank holds of one part of the model. Tensors are flat; padding is 0 and stays 0.
 struct Part {
   int64_t size = 0;             // elements, without padding
-  lab::Tensor values = {};      // all of it, padded; stage 3: only while it is gathered
+  lab::Tensor values = {};      // all of it, padded; stage 3: from its all_gather to its release
   lab::Tensor gradient = {};    // all of it, padded; stages 2 and 3: only during its backward pass
   lab::Tensor own_values = {};  // this rank's shard; stages 1 and 2: a view of `values`
   lab::Tensor own_gradient = {};  // this rank's shard; stage 1: a view of `gradient`
@@ -97,7 +97,7 @@ void close_values(Sharded& sharded, size_t part);
 
 /// Task 5 · Scales all gradients by max_norm / norm if their norm exceeds max_norm > 0. The norm is
 /// that of the gradients of the whole model, of which each rank holds shards. Returns the norm
-/// before. One message of a number or two (lab::sum_over in common/comm/agreement.h sends one).
+/// before. One message of at most two numbers (lab::sum_over in common/comm/agreement.h sends one).
 double clip_gradients(Sharded& sharded, double max_norm);
 
 /// What lab 01's causal_lm_loss looks like to task 6.
@@ -105,15 +105,16 @@ using lab::LossFunction;
 
 /// Task 6 · One optimizer step of all ranks together: lab 02's, in shards.
 ///
-/// The number of targets of all ranks comes first, by one message of a number or two. The loss is
-/// given that number as `total_targets`; then gradients are parts of the mean over all targets, and
-/// their sum over ranks and microbatches is the mean. `attach` has seen to it that passes call
+/// The number of targets of all ranks comes first, by one message of at most two numbers. The loss
+/// is given that number as `total_targets`; then gradients are parts of the mean over all targets,
+/// and their sum over ranks and microbatches is the mean. `attach` has seen to it that passes call
 /// tasks 3 and 4. Stage 1 reduces each part's gradient once, after the last backward pass, from the
 /// first part to the last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that
 /// are left over from the step before do not count.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
-///     pass. The number of targets may differ; it may be 0, on all ranks as well.
+///     pass. The number of targets may differ; it may be 0, even on all ranks: the loss is then
+///     given 0, gradients are 0, and the update takes place all the same.
 /// Returns this rank's part of the loss: the sum of its cross-entropies divided by the targets of
 /// all ranks. Those of all ranks add up to the mean.
 double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatches,

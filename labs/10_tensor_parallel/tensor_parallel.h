@@ -1,7 +1,8 @@
 // Lab 10 · one layer over several ranks. This is the contract; you write tensor_parallel.cpp.
 //
 // All ranks of the group `ranks` hold the same hidden states and read the same tokens. Of every
-// matrix each of them has a part: rank r of n has block r of n equal ones. They call these
+// matrix each of them has a part: rank r of n has block r of n equal ones (of the vocabulary, of
+// nearly equal ones: those of a lab::Range). They call these
 // functions together, and take part in every message. A group of one rank sends nothing.
 // Functions keep nothing between calls, and several microbatches may be in flight.
 //
@@ -32,8 +33,8 @@ enum class Pass { kForward, kBackward };
 void copy_to_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 
 /// Task 1 · Leaves such a region. Forward: `x` is this rank's summand, on return the sum of all
-/// ranks. Backward: `x` is the gradient of the sum, the same on all ranks, and with it that of each
-/// summand: nothing happens.
+/// ranks. Backward: `x` is the gradient of the sum, the same on all ranks. It is also the gradient
+/// of each summand, so nothing happens.
 void sum_over_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 
 /// Task 2 · A linear layer whose output is divided: y [N, out/n] = x [N, in] W^T, where
@@ -63,10 +64,10 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// common/ops/ops.h. `shape.config` has the sizes of the part: heads/n, kv_heads/n, hidden_dim/n;
 /// head_dim() and dim are those of the whole model. `weights`: this rank's parts, and the norms,
 /// which every rank has; their gradients are the same on all ranks, and complete.
-/// `kept`: what the forward pass leaves for the backward pass of the same microbatch, and nothing
-/// else may. All tensors of it have the right shapes; those of this block are filled. Backward
-/// passes may overwrite it.
-/// Messages: one all_reduce of N*C numbers in each of these functions.
+/// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
+/// be kept elsewhere. All its tensors have the right shapes; those of this block are filled.
+/// Backward passes may overwrite it. Messages: one all_reduce of N*C numbers in each of these
+/// functions.
 
 /// Task 3 · output [N, C] = middle + mlp(norm(middle)), where `kept.middle` is read; fills
 /// `kept.mlp_inverse_rms` and `kept.gate_up`. `output` is not `kept.middle`.
@@ -147,7 +148,8 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// Its norm counts every weight once. Matrices are divided; norms (tensors of one dimension) are on
 /// every rank of a stage, with the same gradient. `stage.part()` says which part this rank holds.
 /// If the norm exceeds `max_norm` > 0, all gradients of this rank are scaled by max_norm / norm.
-/// Returns the norm before, the same on every rank. One message of a number.
+/// Returns the norm before, the same on every rank. One message of a number, whatever `max_norm`
+/// is.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10

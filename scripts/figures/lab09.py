@@ -69,20 +69,23 @@ def halves_figure():
 def prefetch_figure():
     """What ZeRO 3 has in memory while it computes: a forward and a backward pass of three parts."""
     figure = Figure(980, 360, "ZeRO 3: parts gathered ahead, used and freed, in a forward and a backward pass")
-    left, width = 150, 128
-    uses = [("F", 0, 1), ("F", 1, 2), ("F", 2, None), ("B", 2, 1), ("B", 1, 0), ("B", 0, None)]
+    left, width = 90, 110
+    uses = [(1, "F", 0, 1), (2, "F", 1, 2), (3, "F", 2, None), (4.7, "B", 2, 1), (5.7, "B", 1, 0), (6.7, "B", 0, None)]
     figure.text(left - 14, 77, "compute", 16, MUTED, "end")
     figure.text(left - 14, 133, "network", 16, MUTED, "end")
     for part in range(3):
         figure.text(left - 14, 199 + 44 * part, f"part {part}", 16, MUTED, "end")
-    for place, (kind, part, following) in enumerate(uses):
+    for place, part in ((0.3, 0), (4, 2)):  # nothing to compute meanwhile
+        figure.rect(left + place * width, 106, (width - 6) * 0.7, 42, ORANGE, "#ffffff", 1, 2)
+        figure.text(left + (place + 0.35) * width - 2, 133, f"gather {part}", 14, "#ffffff")
+    for place, kind, part, following in uses:
         x = left + place * width
         colour = BLUE if kind == "F" else GREEN
         figure.rect(x, 50, width - 6, 42, colour, "#ffffff", 1, 2)
         figure.text(x + (width - 6) / 2, 77, f"{kind}{part}", 18, "#ffffff")
         figure.rect(x, 172 + 44 * part, width - 6, 40, colour, "#ffffff", 1, 2)
         figure.text(x + (width - 6) / 2, 198 + 44 * part,
-                    "used" if kind == "F" else "used + gradient", 14, "#ffffff")
+                    "used" if kind == "F" else "used, gradient", 14, "#ffffff")
         if following is not None:
             figure.rect(x, 106, (width - 6) * 0.7, 42, ORANGE, "#ffffff", 1, 2)
             figure.text(x + (width - 6) * 0.35, 133, f"gather {following}", 14, "#ffffff")
