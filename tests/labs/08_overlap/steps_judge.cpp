@@ -130,7 +130,9 @@ std::string explain_deadlock(const StepsCase& c, const std::vector<Parcel>& rank
     const auto is_right = [](const Operation& got, const Message& message) {
       return got.kind == lab::OpKind::kAllReduce && got.bytes == message.bytes;
     };
-    const auto [got, due] = std::ranges::mismatch(sent, right, is_right);
+    const auto first_wrong = std::ranges::mismatch(sent, right, is_right);
+    const auto got = first_wrong.in1;
+    const auto due = first_wrong.in2;
     if (due == right.end() || due->place == 0) continue;
     const std::string where = fmt::format("\nrank {}, step {}, bucket {} of {} bytes: ", r,
                                           due->step + 1, due->place - 1, due->bytes);
