@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "common/model/llama_stage_impl.h"
+#include "common/model/whole_passes.h"
 #include "common/ops/ops.h"
 #include "common/ops/precision.h"
 #include "common/tensor/memory_account.h"
@@ -79,7 +80,8 @@ LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device
       config(part_config(model, slice)),
       span(layers),
       tensor_part(slice),
-      passes(std::move(part_passes)),
+      has_whole_layers(part_passes == nullptr),
+      passes(has_whole_layers ? std::make_shared<WholePasses>(scratch) : std::move(part_passes)),
       device(where),
       seed(initial),
       weights(model, layers, where, initial, slice, whose) {
@@ -96,7 +98,7 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
   require(!in_flight.contains(microbatch),
           "forward of microbatch {}, which is in flight: its backward has not been called",
           microbatch);
-  require((weights.memory == WeightMemory::kOwn && passes == nullptr) || !memory().rounds(),
+  require((weights.memory == WeightMemory::kOwn && has_whole_layers) || !memory().rounds(),
           "layers in shards or divided among ranks are not computed in bfloat16: use --precision "
           "float32");
   if (!idle.empty() && !idle.back()->fits(batch, length, memory())) idle.clear();
@@ -175,29 +177,19 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
   run(state, state.forward, [&] {
     if (span.embeds)
       with_parts(Pass::kForward, 0, 1, [&] {
-        if (passes)
-          passes->embedding_forward(state.tokens.tokens(), weights.embedding, state.hidden[0]);
-        else
-          embedding_forward(state.tokens.tokens(), weights.embedding.value, state.hidden[0]);
+        passes->embedding_forward(state.tokens.tokens(), weights.embedding, state.hidden[0]);
       });
     const LayerShape shape{config, state.batch, state.length};
     for (size_t l = 0; l < weights.layers.size(); ++l)
       with_parts(Pass::kForward, weights.part_of(l), 1, [&] {
-        if (passes)
-          passes->layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l],
-                                state.layers[l], state.hidden[l + 1]);
-        else
-          layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
-                        *scratch, state.hidden[l + 1]);
+        passes->layer_forward(shape, weights.layers[l], rope_angles, state.hidden[l],
+                              state.layers[l], state.hidden[l + 1]);
       });
     if (!span.has_head) return;
     with_parts(Pass::kForward, weights.part_of(weights.layers.size()), head_parts(), [&] {
       rmsnorm_forward(state.hidden.back(), weights.norm.value, config.norm_eps, scratch->normed,
                       state.inverse_rms);
-      if (passes)
-        passes->head_forward(scratch->normed, weights.head, state.logits);
-      else
-        linear_forward(scratch->normed, weights.head.operand(state.memory.between()), state.logits);
+      passes->head_forward(scratch->normed, weights.head, state.logits);
     });
   });
   if (span.has_head) return state.logits;
@@ -208,13 +200,7 @@ void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits
                                      const Tensor& gradient) {
   const Tensor rounded = between_operations(logits_gradient, state.memory);
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
-  if (passes) {
-    passes->head_backward(rounded, scratch->normed, weights.head, scratch->normed_gradient);
-  } else {
-    linear_backward_weight(rounded, scratch->normed, weights.head.gradient);
-    linear_backward_input(rounded, weights.head.operand(state.memory.between()),
-                          scratch->normed_gradient);
-  }
+  passes->head_backward(rounded, scratch->normed, weights.head, scratch->normed_gradient);
   gradient.fill(0.0F);
   rmsnorm_backward(scratch->normed_gradient, state.hidden.back(), weights.norm.value,
                    state.inverse_rms, gradient, weights.norm.gradient);
@@ -225,66 +211,11 @@ void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) 
   size_t use = span.has_head ? head_parts() : 0;
   for (size_t l = weights.layers.size(); l-- > 0;) {
     with_parts(Pass::kBackward, use++, 1, [&] {
-      if (passes)
-        passes->layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l],
-                               state.layers[l], gradient);
-      else
-        layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l], state.layers[l],
-                       *scratch, gradient);
+      passes->layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l],
+                             state.layers[l], gradient);
     });
     announce(weights.first_named(l), weights.first_named(l + 1));
   }
-}
-
-size_t LlamaStage::Impl::bindable(size_t part) const {
-  require(weights.memory == WeightMemory::kBound,
-          "bind or release on a stage that holds its weights itself: make it with "
-          "WeightMemory::kBound");
-  require(part < weights.part_count(), "part {} of a stage of {} parts", part,
-          weights.part_count());
-  return part;
-}
-
-void LlamaStage::Impl::expect_binding(size_t part, const Tensor& flat) const {
-  const Weights::Part& it = weights.parts[bindable(part)];
-  require(
-      flat.defined() && flat.is_contiguous() && flat.device() == device && flat.numel() >= it.size,
-      "a tensor of shape {} cannot hold {}: it takes {} contiguous elements on the stage's "
-      "device",
-      to_string(flat.shape()), it.name, it.size);
-}
-
-void LlamaStage::Impl::expect_bound(Pass pass, size_t part) const {
-  if (weights.memory == WeightMemory::kOwn) return;
-  const size_t first = part == 0 ? 0 : weights.first_named(part - weights.part_of(0));
-  require(weights.named[first].value.defined(),
-          "the {} pass needs the weights of {}, which are not bound: bind them before, and release "
-          "them after",
-          pass == Pass::kForward ? "forward" : "backward", weights.parts[part].name);
-  require(pass == Pass::kForward || weights.named[first].gradient.defined(),
-          "the backward pass adds to the gradient of {}, which is not bound: bind a tensor of "
-          "zeros before",
-          weights.parts[part].name);
-}
-
-template <typename Work>
-void LlamaStage::Impl::with_parts(Pass pass, size_t first, size_t count, const Work& work) const {
-  const auto use = [&](size_t number) {
-    const size_t uses = part_order.size();
-    const auto part = [&](size_t n) {
-      return part_order[pass == Pass::kForward ? n : uses - 1 - n];
-    };
-    PartUse result{.pass = pass, .part = part(number)};
-    if (number + 1 < uses) result.next = part(number + 1);
-    return result;
-  };
-  for (size_t number = first; number < first + count; ++number)
-    if (before_part) before_part(use(number));
-  for (size_t number = first; number < first + count; ++number)
-    expect_bound(pass, use(number).part);
-  work();
-  for (size_t number = first; number < first + count; ++number)
-    if (after_part) after_part(use(number));
 }
 
 void LlamaStage::Impl::announce(size_t first, size_t last) const {
@@ -319,10 +250,7 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
     layers_backward(state, gradient);
     if (!span.embeds) return;
     with_parts(Pass::kBackward, part_order.size() - 1, 1, [&] {
-      if (passes)
-        passes->embedding_backward(state.tokens.tokens(), gradient, weights.embedding);
-      else
-        embedding_backward(state.tokens.tokens(), gradient, weights.embedding.gradient);
+      passes->embedding_backward(state.tokens.tokens(), gradient, weights.embedding);
     });
     if (!gradient_ready) return;
     weights.fold_tied_gradient();
@@ -341,7 +269,7 @@ LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, const T
                        std::shared_ptr<PartPasses> passes, uint64_t seed)
     : impl_(std::make_unique<Impl>(config, span, Device::kCpu, seed, WeightMemory::kOwn, part,
                                    std::move(passes))) {
-  require(impl_->passes != nullptr, "stage: part {} of {}, but no passes for parts", part.rank,
+  require(!impl_->has_whole_layers, "stage: part {} of {}, but no passes for parts", part.rank,
           part.ranks);
 }
 LlamaStage::~LlamaStage() = default;
@@ -421,37 +349,6 @@ const std::vector<Parameter>& LlamaStage::named_parameters() const {
 }
 
 int64_t LlamaStage::parameter_count() const { return impl_->weights.weight_count; }
-
-size_t LlamaStage::part_count() const { return impl_->weights.part_count(); }
-int64_t LlamaStage::part_size(size_t part) const { return impl_->weights.parts.at(part).size; }
-const std::string& LlamaStage::part_name(size_t part) const {
-  return impl_->weights.parts.at(part).name;
-}
-
-void LlamaStage::bind(size_t part, const Tensor& weights) {
-  impl_->expect_binding(part, weights);
-  impl_->weights.bind(part, weights.view({weights.numel()}));
-}
-
-void LlamaStage::bind_gradient(size_t part, const Tensor& gradient) {
-  impl_->expect_binding(part, gradient);
-  impl_->weights.bind_gradient(part, gradient.view({gradient.numel()}));
-}
-
-void LlamaStage::release(size_t part) { impl_->weights.bind(impl_->bindable(part), {}); }
-void LlamaStage::release_gradient(size_t part) {
-  impl_->weights.bind_gradient(impl_->bindable(part), {});
-}
-
-void LlamaStage::initialise(size_t part) const {
-  impl_->expect_bound(Pass::kForward, part);
-  impl_->weights.initialise(part, impl_->seed);
-}
-
-void LlamaStage::watch_parts(PartObserver before, PartObserver after) {
-  impl_->before_part = std::move(before);
-  impl_->after_part = std::move(after);
-}
 
 void LlamaStage::observe_passes(PassObserver observer) { impl_->observer = std::move(observer); }
 

@@ -80,8 +80,7 @@ struct LlamaStage::Impl {
   /// Throws Error if a part's weights are not bound, or its gradients, for a backward pass.
   void expect_bound(Pass pass, size_t part) const;
   /// Computes with `count` parts, which this pass needs as its first, ...: from number `first` on.
-  template <typename Work>
-  void with_parts(Pass pass, size_t first, size_t count, const Work& work) const;
+  void with_parts(Pass pass, size_t first, size_t count, const std::function<void()>& work) const;
   /// The parts that the head needs.
   size_t head_parts() const { return weights.tied_here ? 2 : 1; }
   /// The gradients of the parameters at these places are ready, the last one first.
@@ -95,7 +94,8 @@ struct LlamaStage::Impl {
   LlamaConfig config;            // of the part of it
   StageSpan span;
   TensorPart tensor_part;
-  std::shared_ptr<PartPasses> passes;  // of a part; null: the stage has all of its layers
+  bool has_whole_layers;
+  std::shared_ptr<PartPasses> passes;
   Device device;
   uint64_t seed;
   Weights weights;

@@ -43,9 +43,9 @@ Shape whole_shape(const std::string& name, const LlamaConfig& whole);
 /// The part of a whole parameter, as a view.
 Tensor part_of(const std::string& name, const Tensor& whole, const TensorPart& part);
 
-/// The passes of a stage that holds only a part of every layer: they talk to the ranks that have
-/// the other parts. Lab 10 writes them. N = B*T; tensors of C channels are the same on all of these
-/// ranks. All but `layer_forward` and `layer_backward` are as in ops.h.
+/// What a stage computes with its weights. WholePasses does it with whole layers. For a stage that
+/// holds only a part of every layer, lab 10 writes functions that talk to the ranks that have the
+/// other parts. N = B*T; tensors of C channels are the same on all of these ranks.
 class PartPasses {
  public:
   virtual ~PartPasses() = default;

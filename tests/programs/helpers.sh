@@ -34,6 +34,13 @@ same_losses() {
     <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") || fail "$1 and $2: other losses"
 }
 
+# near A B: the losses of two runs differ by 1e-5 at most.
+near() {
+  paste <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") |
+    tr -d '":a-z' | awk '{ d = $1 - $2; if (NF != 2 || d * d > 1e-10) exit 1 }' ||
+    fail "$1 and $2: losses that are not near"
+}
+
 # same A B CHECKPOINT: losses and checkpoint of two runs, to the last bit.
 same() {
   local kind

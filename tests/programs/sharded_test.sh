@@ -11,13 +11,6 @@ folder=$(mktemp -d -t sharded-programs.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-# near A B: the losses of two runs differ by 1e-5 at most.
-near() {
-  paste <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") |
-    tr -d '":a-z' | awk '{ d = $1 - $2; if (NF != 2 || d * d > 1e-10) exit 1 }' ||
-    fail "$1 and $2: losses that are not near"
-}
-
 # megabytes OUT KIND: what rank 0 held at its peak.
 megabytes() { grep -o "$2 [0-9.]* MB" "$1.log" | grep -o '[0-9.]*' || fail "no $2 in $1.log"; }
 

@@ -10,36 +10,14 @@
 #include "common/ops/precision.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/unit/numeric.h"
+#include "tests/unit/tiny_stage.h"
 
 namespace lab {
 namespace {
 
+using test::random_batch;
+using test::tiny;
 using test::to_doubles;
-
-LlamaConfig tiny() {
-  LlamaConfig c;
-  c.vocab_size = 37;
-  c.dim = 24;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.layers = 3;
-  c.hidden_dim = 40;
-  c.context = 19;
-  c.init_std = 0.2F;
-  return c;
-}
-
-LlamaStage whole(const LlamaConfig& config = tiny()) {
-  return {config, StageSpan::whole(config), Device::kCpu, 7};
-}
-
-TokenBatch random_batch(uint64_t seed) {
-  TokenBatch batch{2, 19, {}};
-  const Tensor numbers = test::random_tensor({2 * 19}, seed);
-  for (float x : numbers.values()) batch.tokens.push_back(static_cast<int32_t>((x + 1.0F) * 18.0F));
-  batch.tokens.back() = kPadding;
-  return batch;
-}
 
 /// Forward, loss and backward; returns the loss.
 double learn(LlamaStage& model, const TokenBatch& batch) {
@@ -78,7 +56,7 @@ TEST_F(Bfloat16OnCpu, LossAndEveryGradientAreNearFloat32) {
   for (const bool tied : {false, true}) {
     LlamaConfig config = tiny();
     config.tied_head = tied;
-    LlamaStage model = whole(config);
+    LlamaStage model = test::whole(Device::kCpu, config);
     double loss[2];
     std::vector<test::Doubles> all[2];
     for (const Precision precision : {Precision::kFloat32, Precision::kBfloat16}) {
@@ -97,13 +75,13 @@ TEST_F(Bfloat16OnCpu, LossAndEveryGradientAreNearFloat32) {
 }
 
 TEST_F(Bfloat16OnCpu, EveryRunHasTheSameBits) {
-  LlamaStage model = whole();
+  LlamaStage model = test::whole(Device::kCpu);
   const test::Doubles first = gradients(model, Precision::kBfloat16, 4);
   EXPECT_EQ(gradients(model, Precision::kBfloat16, 4), first);
 }
 
 TEST_F(Bfloat16OnCpu, KeepsHalfOfWhatPassesBetweenOperations) {
-  LlamaStage model = whole();
+  LlamaStage model = test::whole(Device::kCpu);
   const auto bytes = [&](Precision precision) {
     set_precision(Device::kCpu, precision);
     model.forward(random_batch(1));
@@ -119,15 +97,15 @@ TEST_F(Bfloat16OnCpu, KeepsHalfOfWhatPassesBetweenOperations) {
 }
 
 TEST_F(Bfloat16OnCpu, FollowsItsWeights) {
-  LlamaStage model = whole();
+  LlamaStage model = test::whole(Device::kCpu);
   gradients(model, Precision::kBfloat16);
-  LlamaStage other = whole();
+  LlamaStage other = test::whole(Device::kCpu);
   for (LlamaStage* each : {&model, &other}) scale(each->parameters(), 1.25F);
   EXPECT_EQ(gradients(model, Precision::kBfloat16), gradients(other, Precision::kBfloat16));
 }
 
 TEST_F(Bfloat16OnCpu, MayChangeBetweenMicrobatches) {
-  LlamaStage model = whole();
+  LlamaStage model = test::whole(Device::kCpu);
   const test::Doubles exact = gradients(model, Precision::kFloat32);
   const test::Doubles rounded = gradients(model, Precision::kBfloat16);
   EXPECT_NE(exact, rounded);
@@ -139,7 +117,7 @@ TEST_F(Bfloat16OnCpu, MayChangeBetweenMicrobatches) {
 TEST_F(Bfloat16OnCpu, StagesHaveTheBitsOfTheWholeModel) {
   set_precision(Device::kCpu, Precision::kBfloat16);
   const LlamaConfig config = tiny();
-  LlamaStage all = whole();
+  LlamaStage all = test::whole(Device::kCpu);
   LlamaStage first(config, {.first_layer = 0, .last_layer = 1, .embeds = true}, Device::kCpu, 7);
   LlamaStage second(config, {.first_layer = 1, .last_layer = 3, .has_head = true}, Device::kCpu, 7);
   const TokenBatch batch = random_batch(3);
