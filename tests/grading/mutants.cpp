@@ -45,6 +45,23 @@ std::string Mutant::apply(const std::string& solution) const {
   return text;
 }
 
+std::vector<std::string> Mutant::edited_tasks(const std::string& solution,
+                                              const std::vector<std::string>& all_tasks) const {
+  std::vector<std::string> edited;
+  for (const Edit& edit : edits) {
+    const size_t heading = solution.rfind("// Task", solution.find(edit.find));
+    if (heading == std::string::npos) return {};
+    // "// Tasks 4a and 4b", "// Task 5: why".
+    std::string line = solution.substr(heading, solution.find('\n', heading) - heading);
+    std::ranges::replace(line, ':', ' ');
+    std::istringstream words(line);
+    for (std::string word; words >> word;)
+      if (std::ranges::count(all_tasks, word) > 0 && std::ranges::count(edited, word) == 0)
+        edited.push_back(word);
+  }
+  return edited;
+}
+
 std::vector<Mutant> read_mutants(const std::filesystem::path& file) {
   std::ifstream stream(file);
   require(stream.good(), "cannot read {}", file.string());

@@ -36,6 +36,10 @@ struct Mutant {
   bool is_correct() const { return tasks.empty(); }
   /// `solution` with the edits. Throws Error if a text to find is not there exactly once.
   std::string apply(const std::string& solution) const;
+  /// Which of these tasks the edits belong to: the solution says "// Task 2" above its functions.
+  /// None: at least one edit is above them all, in what several tasks may use.
+  std::vector<std::string> edited_tasks(const std::string& solution,
+                                        const std::vector<std::string>& all_tasks) const;
 };
 
 /// Throws Error that names the line.

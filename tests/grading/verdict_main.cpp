@@ -186,17 +186,20 @@ int write_mutants(const fs::path& folder) {
   return kPassed;
 }
 
-/// The tasks that must fail, until they have; with LAB_MUTANTS=full all tests, also of the others,
-/// which must pass (of a correct variant all do in any case): that takes several times as long.
+/// A wrong solution: the tasks that must fail, until they have. A correct one: the tasks whose
+/// functions it changes. With LAB_MUTANTS=full all tests, which takes several times as long.
 std::string judge_mutant(const std::string& name) {
   for (const Mutant& mutant : mutants()) {
     if (mutant.name != name) continue;
     const char* mode = std::getenv("LAB_MUTANTS");
     const bool full = mode != nullptr && std::string(mode) == "full";
-    if (!full) return check_mutant(mutant, run_tests(mutant.tasks, mutant.message));
     Tasks all;  // without the program, which is run when all tasks have passed
     for (const Task& task : settings().points.tasks) all.push_back(task.id);
-    return check_mutant(mutant, run_tests(mutant.is_correct() ? Tasks{} : all));
+    if (mutant.is_correct()) {
+      const std::string solution = read_text(source_folder() / source_file("solutions"));
+      return check_mutant(mutant, run_tests(full ? Tasks{} : mutant.edited_tasks(solution, all)));
+    }
+    return check_mutant(mutant, full ? run_tests(all) : run_tests(mutant.tasks, mutant.message));
   }
   fail("there is no mutant '{}'", name);
 }

@@ -246,6 +246,18 @@ TEST(Mutant, ChangesWhatOccursExactlyOnce) {
   EXPECT_THROW(mutant.apply("a\nc\n"), Error) << "not at all";
 }
 
+TEST(Mutant, KnowsTheTasksWhoseFunctionsItChanges) {
+  const std::string solution = "h\n// Task 1a\nx\n// Tasks 2 and 3\ny\n// Task 4: why\nz\n";
+  const std::vector<std::string> all{"1a", "2", "3", "4"};
+  const auto edited = [&](const std::vector<Mutant::Edit>& edits) {
+    return Mutant{.name = "m", .edits = edits}.edited_tasks(solution, all);
+  };
+  using Tasks = std::vector<std::string>;
+  EXPECT_EQ(edited({{"z\n", ""}, {"x\n", ""}}), (Tasks{"4", "1a"}));
+  EXPECT_EQ(edited({{"y\n", ""}}), (Tasks{"2", "3"}));
+  EXPECT_EQ(edited({{"z\n", ""}, {"h\n", ""}}), Tasks{}) << "what all tasks may use";
+}
+
 TEST(Parcel, SurvivesItsFile) {
   const TempFolder folder;
   Parcel inner;
