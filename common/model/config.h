@@ -1,4 +1,4 @@
-// LlamaConfig: the sizes that define a model. StageSpan and TensorPart: which part of it one rank
+// LlamaConfig: the sizes that define a model. StageSpan and TensorSlice: which part of it one rank
 // holds.
 #pragma once
 
@@ -20,7 +20,7 @@ struct LlamaConfig {
   float norm_eps = 1e-6F;
   float init_std = 0.02F;  // initializer_range
   bool tied_head = false;  // tie_word_embeddings
-  int64_t head_width = 0;  // D, of a part of a model (TensorPart); 0: dim / heads
+  int64_t head_width = 0;  // D, of a slice of a model (TensorSlice); 0: dim / heads
 
   int64_t head_dim() const { return head_width > 0 ? head_width : dim / heads; }
 
@@ -49,12 +49,12 @@ struct StageSpan {
 };
 
 /// Which part of each of these layers: `ranks` ranks divide the matrices among them
-/// (common/model/part.h). One rank: all of it.
-struct TensorPart {
+/// (common/model/slice.h). One rank: all of it.
+struct TensorSlice {
   int rank = 0;
   int ranks = 1;
 
-  bool operator==(const TensorPart&) const = default;
+  bool operator==(const TensorSlice&) const = default;
 };
 
 }  // namespace lab

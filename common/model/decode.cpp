@@ -44,8 +44,8 @@ std::shared_ptr<LlamaStage::KvCache> LlamaStage::new_cache() const {
 
 Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const {
   const LlamaConfig& c = impl_->config;
-  require(impl_->span == StageSpan::whole(c) && impl_->tensor_part.ranks == 1,
-          "decode needs the whole model, not a stage or a part of it");
+  require(impl_->span == StageSpan::whole(c) && impl_->tensor_slice.ranks == 1,
+          "decode needs the whole model, not a stage or a slice of it");
   for (size_t p = 0; p < impl_->weights.part_count(); ++p) impl_->expect_bound(Pass::kForward, p);
   const auto count = static_cast<int64_t>(tokens.size());
   const int64_t past = cache.length;

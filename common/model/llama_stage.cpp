@@ -74,14 +74,14 @@ bool InFlight::fits(int64_t batch_size, int64_t sequence, const LayerMemory& oth
 }
 
 LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device where,
-                       uint64_t initial, WeightMemory whose, const TensorPart& slice,
-                       std::shared_ptr<PartPasses> part_passes)
+                       uint64_t initial, WeightMemory whose, const TensorSlice& slice,
+                       std::shared_ptr<StagePasses> stage_passes)
     : whole(checked(model, layers)),
-      config(part_config(model, slice)),
+      config(slice_config(model, slice)),
       span(layers),
-      tensor_part(slice),
-      has_whole_layers(part_passes == nullptr),
-      passes(has_whole_layers ? std::make_shared<WholePasses>(scratch) : std::move(part_passes)),
+      tensor_slice(slice),
+      has_whole_layers(stage_passes == nullptr),
+      passes(has_whole_layers ? std::make_shared<WholePasses>(scratch) : std::move(stage_passes)),
       device(where),
       seed(initial),
       weights(model, layers, where, initial, slice, whose) {
@@ -265,12 +265,12 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
 LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device,
                        uint64_t seed, WeightMemory memory)
     : impl_(std::make_unique<Impl>(config, span, device, seed, memory)) {}
-LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorPart& part,
-                       std::shared_ptr<PartPasses> passes, uint64_t seed)
-    : impl_(std::make_unique<Impl>(config, span, Device::kCpu, seed, WeightMemory::kOwn, part,
+LlamaStage::LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorSlice& slice,
+                       std::shared_ptr<StagePasses> passes, uint64_t seed)
+    : impl_(std::make_unique<Impl>(config, span, Device::kCpu, seed, WeightMemory::kOwn, slice,
                                    std::move(passes))) {
-  require(!impl_->has_whole_layers, "stage: part {} of {}, but no passes for parts", part.rank,
-          part.ranks);
+  require(!impl_->has_whole_layers, "stage: slice {} of {}, but no passes for slices", slice.rank,
+          slice.ranks);
 }
 LlamaStage::~LlamaStage() = default;
 LlamaStage::LlamaStage(LlamaStage&&) noexcept = default;
@@ -278,7 +278,7 @@ LlamaStage& LlamaStage::operator=(LlamaStage&&) noexcept = default;
 
 const LlamaConfig& LlamaStage::config() const { return impl_->whole; }
 const StageSpan& LlamaStage::span() const { return impl_->span; }
-const TensorPart& LlamaStage::part() const { return impl_->tensor_part; }
+const TensorSlice& LlamaStage::slice() const { return impl_->tensor_slice; }
 Device LlamaStage::device() const { return impl_->device; }
 
 Tensor LlamaStage::forward(const TokenBatch& tokens, int microbatch) {

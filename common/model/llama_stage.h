@@ -14,7 +14,7 @@
 
 namespace lab {
 
-class PartPasses;
+class StagePasses;
 
 /// One weight of the model. `value` and `gradient` are views of the stage's flat buffers.
 struct Parameter {
@@ -44,13 +44,13 @@ class LlamaStage {
  public:
   LlamaStage(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed,
              WeightMemory memory = WeightMemory::kOwn);
-  /// Only a part of each of these layers, which `passes` computes together with the ranks that hold
-  /// the others; `config` is that of the whole model. The weights are slices of the whole model's
-  /// (common/model/part.h). `forward` returns this part's logits, [B, T, V of the part], and
-  /// `backward` takes their gradient; hidden states are whole. On the CPU only.
-  /// Throws Error if the model cannot be divided so.
-  LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorPart& part,
-             std::shared_ptr<PartPasses> passes, uint64_t seed);
+  /// Only a slice of each of these layers, which `passes` computes together with the ranks that
+  /// hold the others; `config` is that of the whole model. The weights are slices of the whole
+  /// model's (common/model/slice.h). `forward` returns this slice's logits, [B, T, V of the slice],
+  /// and `backward` takes their gradient; hidden states are whole. On the CPU only. Throws Error if
+  /// the model cannot be divided so.
+  LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorSlice& slice,
+             std::shared_ptr<StagePasses> passes, uint64_t seed);
   ~LlamaStage();
   LlamaStage(LlamaStage&&) noexcept;
   LlamaStage& operator=(LlamaStage&&) noexcept;
@@ -58,7 +58,7 @@ class LlamaStage {
   /// Of the whole model.
   const LlamaConfig& config() const;
   const StageSpan& span() const;
-  const TensorPart& part() const;
+  const TensorSlice& slice() const;
   /// Where weights and activations lie. Inputs may come from the other device; they are copied.
   Device device() const;
 

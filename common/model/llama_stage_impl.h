@@ -8,7 +8,7 @@
 
 #include "common/model/layer.h"
 #include "common/model/llama_stage.h"
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "common/model/weights.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/device_tokens.h"
@@ -51,8 +51,8 @@ void check_tokens(std::span<const int32_t> tokens, const LlamaConfig& config);
 
 struct LlamaStage::Impl {
   Impl(const LlamaConfig& model, const StageSpan& layers, Device where, uint64_t initial,
-       WeightMemory whose, const TensorPart& slice = {},
-       std::shared_ptr<PartPasses> part_passes = {});
+       WeightMemory whose, const TensorSlice& slice = {},
+       std::shared_ptr<StagePasses> stage_passes = {});
 
   /// Registers a microbatch, reusing the memory of a finished one of the same shape: a training
   /// step allocates next to nothing.
@@ -91,11 +91,11 @@ struct LlamaStage::Impl {
   PartObserver before_part;      // may be empty
   PartObserver after_part;       // may be empty
   LlamaConfig whole;             // of the whole model
-  LlamaConfig config;            // of the part of it
+  LlamaConfig config;            // of its slice
   StageSpan span;
-  TensorPart tensor_part;
+  TensorSlice tensor_slice;
   bool has_whole_layers;
-  std::shared_ptr<PartPasses> passes;
+  std::shared_ptr<StagePasses> passes;
   Device device;
   uint64_t seed;
   Weights weights;

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <random>
 
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "common/ops/ops.h"
 #include "common/tensor/memory_account.h"
 
@@ -53,12 +53,12 @@ void initialise_normal(const Tensor& value, const std::string& name, float stand
 }
 
 Weights::Weights(const LlamaConfig& model, const StageSpan& stage, Device device, uint64_t seed,
-                 const TensorPart& slice, WeightMemory whose)
+                 const TensorSlice& slice, WeightMemory whose)
     : layers(static_cast<size_t>(stage.last_layer - stage.first_layer)),
       whole(model),
-      config(part_config(model, slice)),
+      config(slice_config(model, slice)),
       span(stage),
-      tensor_part(slice),
+      tensor_slice(slice),
       memory(whose),
       tied_here(model.tied_head && stage.embeds && stage.has_head) {
   if (span.embeds) parts.push_back({.name = "model.embed_tokens"});
@@ -181,12 +181,12 @@ void Weights::initialise(size_t part, uint64_t seed) {
     const std::string name = is_tied_head ? kEmbedding : parameter.name;
     if (parameter.value.dims() == 1) {
       parameter.value.fill(1.0F);
-    } else if (tensor_part.ranks == 1) {
+    } else if (tensor_slice.ranks == 1) {
       initialise_normal(parameter.value, name, config.init_std, seed);
     } else {
       const Tensor all = Tensor::empty(whole_shape(name, whole));
       initialise_normal(all, name, config.init_std, seed);
-      parameter.value.copy_from(lab::part_of(name, all, tensor_part));
+      parameter.value.copy_from(slice_of(name, all, tensor_slice));
     }
   }
 }

@@ -38,9 +38,9 @@ struct LayerWeights {
 /// part by part (WeightMemory). Matrices start at multiples of 256 bytes (rounded ones of 128), so
 /// that the same arithmetic gives the same bits in every stage.
 struct Weights {
-  /// `config` is that of the whole model. A part has the values of the whole model's slice.
+  /// `config` is that of the whole model. A slice has the values of the whole model.
   Weights(const LlamaConfig& config, const StageSpan& span, Device device, uint64_t seed,
-          const TensorPart& part = {}, WeightMemory memory = WeightMemory::kOwn);
+          const TensorSlice& slice = {}, WeightMemory memory = WeightMemory::kOwn);
 
   Tensor values;     // flat; undefined if bound part by part
   Tensor gradients;  // flat, same layout
@@ -83,9 +83,9 @@ struct Weights {
   void round();
 
   LlamaConfig whole;
-  LlamaConfig config;  // of the part of it that this stage's ranks hold
+  LlamaConfig config;  // of the slice of it that this stage's ranks hold
   StageSpan span;
-  TensorPart tensor_part;
+  TensorSlice tensor_slice;
   WeightMemory memory;
   bool tied_here = false;
 

@@ -4,13 +4,13 @@
 #include <memory>
 
 #include "common/model/layer.h"
-#include "common/model/part.h"
+#include "common/model/slice.h"
 
 namespace lab {
 
-/// One part of one: talks to nobody. `scratch` must outlive it; it is what a pass finds there that
+/// One slice of one: talks to nobody. `scratch` must outlive it; it is what a pass finds there that
 /// counts.
-class WholePasses final : public PartPasses {
+class WholePasses final : public StagePasses {
  public:
   explicit WholePasses(const std::shared_ptr<LayerScratch>& scratch) : scratch_(scratch) {}
 

@@ -1,4 +1,4 @@
-// Lab 10 · trains a LLaMA in three dimensions: pipelines, their stages, and parts of every layer.
+// Lab 10 · trains a LLaMA in three dimensions: pipelines, their stages, and slices of every layer.
 // This program is given; you write what it calls from tensor_parallel.h.
 //
 // "Changed" marks the places of the training loop that differ from lab 06's. With --simulate it
@@ -42,31 +42,31 @@ int train(Job& job, const RunPlan& plan) {
   const TrainingFunctions functions = training_functions(setup.device);
   agree_on_schedule(job, schedule);
 
-  // The mesh. Changed: a third dimension. Lab 06 knows nothing of parts: for its functions, the
-  // ranks with the same part are a mesh of their own.
+  // The mesh. Changed: a third dimension. Lab 06 knows nothing of slices: for its functions, the
+  // ranks with the same slice are a mesh of their own.
   lab10::Mesh mesh = lab10::make_mesh(job.world(), plan.dp, plan.pp, plan.tp);
-  ProcessGroup same_part = job.world().split(mesh.place.part, job.world().rank(), "same part");
+  ProcessGroup same_slice = job.world().split(mesh.place.slice, job.world().rank(), "same slice");
   lab06::Mesh stages{.place = {.pipeline = mesh.place.pipeline, .stage = mesh.place.stage},
                      .pipeline = std::move(mesh.pipeline),
                      .replicas = std::move(mesh.replicas)};
 
-  // 1 · Input. As in lab 06: the parts of a stage read the same.
+  // 1 · Input. As in lab 06: the slices of a stage read the same.
   Sampler sampler(setup.sequences(), setup.seed, [&](std::span<const int64_t> order) {
     return lab06::shard(order, stages.place, plan.dp);
   });
 
-  // 2 · Model. Changed: this rank's part of its stage.
+  // 2 · Model. Changed: this rank's slice of its stage.
   const std::vector<StageSpan> spans =
       choose_stages(setup.model, plan.pp, plan.split, lab04::split);
   agree_on_stages(job, spans);
   LlamaStage stage = lab10::make_stage(setup.model, spans[static_cast<size_t>(mesh.place.stage)],
-                                       mesh.parts, setup.seed);
+                                       mesh.slices, setup.seed);
   const auto optimizer = make_optimizer(plan, stage, functions.adam);
 
   // 5 · Loss. Changed: no rank has all logits of a position.
-  const Range vocabulary = lab10::vocabulary_of(setup.model, mesh.parts);
+  const Range vocabulary = lab10::vocabulary_of(setup.model, mesh.slices);
   const LossFunction loss = [&](const Tensor& logits, const TokenBatch& batch, int64_t targets) {
-    return lab10::causal_lm_loss(logits, batch, targets, vocabulary, mesh.parts);
+    return lab10::causal_lm_loss(logits, batch, targets, vocabulary, mesh.slices);
   };
   const auto validate = [&] {
     const auto forward = [&](const TokenBatch& batch) {
@@ -79,15 +79,15 @@ int train(Job& job, const RunPlan& plan) {
 
   // 3 · Loop. As in lab 02: all ranks leave it together.
   TrainingParts parts{stage, *optimizer, sampler, setup.tokenizer, setup.data, validate, spans};
-  parts.parts = &mesh.parts;
-  parts.same_part = &same_part;
+  parts.slices = &mesh.slices;
+  parts.same_slice = &same_slice;
   TrainingRun run(plan, parts, &job);
   const LearningRate learning_rate = plan.learning_rates();
   for (int64_t step = run.begin(); run.goes_on(step); ++step) {
     const std::vector<TokenBatch> microbatches = run.next_microbatches();
 
     // 4 · Gradients. As in lab 06: every rank has those of its own weights, and only its replicas
-    // have the same. Changed: the norm is that of all stages and parts.
+    // have the same. Changed: the norm is that of all stages and slices.
     const int64_t begin_ns = monotonic_now_ns();
     const double own_loss = lab06::compute_gradients(stage, schedule, microbatches, loss, stages);
     if (plan.clip > 0) lab10::clip_gradients(stage, plan.clip, mesh.model);
@@ -97,7 +97,7 @@ int train(Job& job, const RunPlan& plan) {
     // 6 · Metrics. As in lab 06.
     if (run.record_due(step)) run.record(step, lab06::mean_loss(own_loss, stages));
 
-    // 7 · Checkpoint. Changed: the first part of each stage gathers the others', and writes.
+    // 7 · Checkpoint. Changed: the first slice of each stage gathers the others', and writes.
     if (run.checkpoint_due(step)) run.save_checkpoint();
   }
 
@@ -111,7 +111,7 @@ int train(Job& job, const RunPlan& plan) {
 /// Reports once, before any rank starts, what all ranks would refuse.
 void check(const RunPlan& plan) {
   choose_stages(plan.model, plan.pp, plan.split, lab04::split);
-  part_config(plan.model, {.rank = 0, .ranks = plan.tp});
+  slice_config(plan.model, {.rank = 0, .ranks = plan.tp});
   make_schedule(plan);
 }
 
@@ -120,13 +120,13 @@ int start(int argc, char** argv) {
   const RunPlan plan = settle_plan(
       argc, argv,
       {.about = "Trains a LLaMA on several ranks that divide every layer among them.",
-       .run_name = "parts",
-       .division = Division::kParts,
+       .run_name = "slices",
+       .division = Division::kSlices,
        .batch = 3,
        .log_every = 10,
        .add_options = [&](CommandLine& line) { lab10::add_options(line, simulation); }});
   if (simulation.wanted) return lab10::show(simulation, plan);
-  require(plan.device == "cpu", "--device {}: parts of layers are computed on the CPU",
+  require(plan.device == "cpu", "--device {}: slices of layers are computed on the CPU",
           plan.device);
   return run_program(plan, argc, argv, train, check);
 }

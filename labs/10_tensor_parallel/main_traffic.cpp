@@ -22,7 +22,7 @@ using namespace lab;
 
 namespace {
 
-/// Passes that also take simulated time: a part of a layer takes a part of its time.
+/// Passes that also take simulated time: a slice of a layer takes a part of its time.
 class TimedPasses final : public Passes {
  public:
   TimedPasses(const LlamaConfig& config, ProcessGroup& ranks, double layer_seconds)
@@ -55,8 +55,8 @@ SimTimes step_times(const LlamaConfig& config, int64_t batch, int tp, double lay
   for (int64_t i = 0; i < batch * config.context; ++i)
     tokens.tokens.push_back(static_cast<int32_t>(i % config.vocab_size));
   const auto report = simulate({.ranks = tp, .costs = costs}, [&](ProcessGroup& ranks) {
-    const TensorPart part{.rank = ranks.rank(), .ranks = ranks.size()};
-    LlamaStage stage(config, StageSpan::whole(config), part,
+    const TensorSlice slice{.rank = ranks.rank(), .ranks = ranks.size()};
+    LlamaStage stage(config, StageSpan::whole(config), slice,
                      std::make_shared<TimedPasses>(config, ranks, layer_seconds), /*seed=*/1);
     const Tensor logits = stage.forward(tokens);
     causal_lm_loss(logits, tokens, tokens.target_count(), vocabulary_of(config, ranks), ranks);
@@ -126,7 +126,7 @@ int show(const Simulation& simulation, const RunPlan& plan) {
     };
     const double compute = 3 * simulation.layer_ms * static_cast<double>(config.layers) / tp;
     fmt::print("{:>3} {:>16} {:>18.2f} {:>18.2f}", tp,
-               format_count(parameter_count(part_config(config, {.rank = 0, .ranks = tp}))),
+               format_count(parameter_count(slice_config(config, {.rank = 0, .ranks = tp}))),
                compute, milliseconds(0));
     fmt::print("{}\n", tp == 1 ? "" : fmt::format(" {:>18.2f}", milliseconds((tp + 1) / 2)));
   }

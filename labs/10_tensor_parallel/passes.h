@@ -8,8 +8,8 @@
 
 namespace lab10 {
 
-/// The passes of one part, over the group of all parts.
-class Passes : public lab::PartPasses {
+/// The passes of one slice, over the group of all slices.
+class Passes : public lab::StagePasses {
  public:
   /// `ranks` must outlive it, and stay where it is.
   Passes(const lab::Range& vocabulary, lab::ProcessGroup& ranks)
@@ -55,7 +55,7 @@ inline lab::Range vocabulary_of(const lab::LlamaConfig& config, const lab::Proce
   return lab::range_of(config.vocab_size, {.rank = ranks.rank(), .ranks = ranks.size()});
 }
 
-/// The part of a stage that this rank of `ranks` holds. `ranks` must outlive it, and stay where it
+/// The slice of a stage that this rank of `ranks` holds. `ranks` must outlive it, and stay where it
 /// is.
 inline lab::LlamaStage make_stage(const lab::LlamaConfig& config, const lab::StageSpan& span,
                                   lab::ProcessGroup& ranks, uint64_t seed) {

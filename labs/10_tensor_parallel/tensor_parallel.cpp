@@ -43,7 +43,7 @@ void column_linear_backward(const Tensor& dy, const Tensor& x, const lab::Weight
 
 void row_linear_forward(const Tensor& x, const lab::Weight& weight, const Tensor& y,
                         lab::ProcessGroup& ranks) {
-  // TODO(2): this rank's columns of W multiply this rank's part of x. What is y then?
+  // TODO(2): this rank's columns of W multiply this rank's slice of x. What is y then?
   lab::not_implemented("2", "labs/10_tensor_parallel/tensor_parallel.cpp");
 }
 
@@ -118,7 +118,7 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp) {
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model) {
   // TODO(6): lab::gradient_squares (common/optim/clip.h) has the sum of squares of each parameter,
   // lab::sum_over (common/comm/agreement.h) adds a number up over a group. Which squares may only
-  // one part add?
+  // one slice add?
   lab::not_implemented("6", "labs/10_tensor_parallel/tensor_parallel.cpp");
 }
 

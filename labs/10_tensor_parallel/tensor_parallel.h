@@ -1,13 +1,13 @@
 // Lab 10 · one layer over several ranks. This is the contract; you write tensor_parallel.cpp.
 //
 // All ranks of the group `ranks` hold the same hidden states and read the same tokens. Of every
-// matrix each of them has a part: rank r of n has block r of n equal ones (of the vocabulary, of
+// matrix each of them has a slice: rank r of n has block r of n equal ones (of the vocabulary, of
 // nearly equal ones: those of a lab::Range). They call these
 // functions together, and take part in every message. A group of one rank sends nothing.
 // Functions keep nothing between calls, and several microbatches may be in flight.
 //
-// B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a part is
-// marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
+// B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
+// is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include "common/data/batch.h"
 #include "common/model/layer.h"
 #include "common/model/llama_stage.h"
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "common/model/weights.h"
 #include "common/tensor/tensor.h"
 
@@ -61,8 +61,8 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// Tasks 3 and 4 · The two blocks of a transformer layer, divided.
 ///
 /// The formulas are those of the whole layer in common/model/layer.cpp, with the operations of
-/// common/ops/ops.h. `shape.config` has the sizes of the part: heads/n, kv_heads/n, hidden_dim/n;
-/// head_dim() and dim are those of the whole model. `weights`: this rank's parts, and the norms,
+/// common/ops/ops.h. `shape.config` has the sizes of the slice: heads/n, kv_heads/n, hidden_dim/n;
+/// head_dim() and dim are those of the whole model. `weights`: this rank's slices, and the norms,
 /// which every rank has; their gradients are the same on all ranks, and complete.
 /// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
 /// be kept elsewhere. All its tensors have the right shapes; those of this block are filled.
@@ -117,7 +117,7 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 struct Place {
   int pipeline = 0;
   int stage = 0;
-  int part = 0;
+  int slice = 0;
 
   bool operator==(const Place&) const = default;
 };
@@ -125,20 +125,20 @@ struct Place {
 /// A rank's groups. Ranks of a group are numbered by what differs between them.
 struct Mesh {
   Place place;
-  /// The parts of this rank's stage, in the same pipeline.
-  lab::ProcessGroup parts;
-  /// The stages of its pipeline that hold the same part as this rank.
+  /// The slices of this rank's stage, in the same pipeline.
+  lab::ProcessGroup slices;
+  /// The stages of its pipeline that hold the same slice as this rank.
   lab::ProcessGroup pipeline;
   /// The ranks with the same weights, one in each pipeline.
   lab::ProcessGroup replicas;
-  /// All stages and parts of its pipeline, which hold the whole model together: stage by stage,
-  /// part by part.
+  /// All stages and slices of its pipeline, which hold the whole model together: stage by stage,
+  /// slice by slice.
   lab::ProcessGroup model;
 };
 
 /// Task 6 · The mesh of dp pipelines of pp stages, each on tp ranks. All ranks of `world` call it.
 ///
-/// Those who talk most are closest: the parts of a stage are adjacent ranks. Then come the stages
+/// Those who talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
 /// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
 /// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
@@ -146,7 +146,7 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
 ///
 /// Its norm counts every weight once. Matrices are divided; norms (tensors of one dimension) are on
-/// every rank of a stage, with the same gradient. `stage.part()` says which part this rank holds.
+/// every rank of a stage, with the same gradient. `stage.slice()` says which slice this rank holds.
 /// If the norm exceeds `max_norm` > 0, all gradients of this rank are scaled by max_norm / norm.
 /// Returns the norm before, the same on every rank. One message of a number, whatever `max_norm`
 /// is.

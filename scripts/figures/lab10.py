@@ -63,7 +63,7 @@ def box(figure, x, y, w, words, rank=None, h=44):
 
 
 def block(figure, top, title, norm, first, middle, last):
-    """x, norm, f, two rows of parts, g, plus."""
+    """x, norm, f, two rows of slices, g, plus."""
     center = top + 75
     figure.text(30, top + 8, title, 19, anchor="start", weight="bold")
     box(figure, 30, center - 22, 60, "x")
@@ -99,7 +99,7 @@ def layer_figure():
 
 
 def mesh_figure():
-    figure = Figure(980, 420, "Eight ranks: two pipelines of two stages of two parts")
+    figure = Figure(980, 420, "Eight ranks: two pipelines of two stages of two slices")
     for d in (0, 1):
         left = 60 + d * 460
         figure.rect(left, 60, 400, 290, "none", GREEN, 2, 14, "8 6")
@@ -112,14 +112,14 @@ def mesh_figure():
                 y = 108 + p * 112
                 figure.rect(x + 15, y, 120, 92, PALE[p], RANK[p], 2, 8)
                 figure.text(x + 75, y + 42, f"rank {(d * 2 + s) * 2 + p}", 20, weight="bold")
-                figure.text(x + 75, y + 68, f"part {p}", 15, RANK[p])
+                figure.text(x + 75, y + 68, f"slice {p}", 15, RANK[p])
             figure.line(x + 75, 201, x + 75, 219, RED, 6)
         for p in (0, 1):
             figure.line(left + 167, 154 + p * 112, left + 233, 154 + p * 112, INK, 2, True)
     figure.line(265, 372, 700, 372, MUTED, 2, True)
     figure.line(700, 372, 265, 372, MUTED, 2, True)
     figure.text(480, 400, "replicas: gradients, once a step", 16, MUTED)
-    figure.text(80, 400, "parts: 4L + 2 all-reduces", 16, RED, "start")
+    figure.text(80, 400, "slices: 4 all-reduces a layer", 16, RED, "start")
     figure.text(940, 400, "pipeline: hidden states", 16, INK, "end")
     figure.save(FOLDER / "mesh.svg")
 

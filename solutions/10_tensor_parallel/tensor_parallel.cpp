@@ -218,21 +218,21 @@ double causal_lm_loss(const Tensor& logits, const lab::TokenBatch& batch, int64_
 // Task 6
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp) {
   lab::require(world.size() == dp * pp * tp,
-               "{} pipelines of {} stages of {} parts need {} ranks, not {}", dp, pp, tp,
+               "{} pipelines of {} stages of {} slices need {} ranks, not {}", dp, pp, tp,
                dp * pp * tp, world.size());
   const Place place{.pipeline = world.rank() / (pp * tp),
                     .stage = world.rank() / tp % pp,
-                    .part = world.rank() % tp};
-  const auto [pipeline, stage, part] = place;
-  lab::ProcessGroup parts = world.split(pipeline * pp + stage, part,
-                                        fmt::format("parts of stage {} of {}", stage, pipeline));
-  lab::ProcessGroup stages =
-      world.split(pipeline * tp + part, stage, fmt::format("pipeline {}, part {}", pipeline, part));
-  lab::ProcessGroup replicas =
-      world.split(stage * tp + part, pipeline, fmt::format("replicas of {}, part {}", stage, part));
+                    .slice = world.rank() % tp};
+  const auto [pipeline, stage, slice] = place;
+  lab::ProcessGroup slices = world.split(pipeline * pp + stage, slice,
+                                         fmt::format("slices of stage {} of {}", stage, pipeline));
+  lab::ProcessGroup stages = world.split(pipeline * tp + slice, stage,
+                                         fmt::format("pipeline {}, slice {}", pipeline, slice));
+  lab::ProcessGroup replicas = world.split(stage * tp + slice, pipeline,
+                                           fmt::format("replicas of {}, slice {}", stage, slice));
   lab::ProcessGroup model =
-      world.split(pipeline, stage * tp + part, fmt::format("model {}", pipeline));
-  return {place, std::move(parts), std::move(stages), std::move(replicas), std::move(model)};
+      world.split(pipeline, stage * tp + slice, fmt::format("model {}", pipeline));
+  return {place, std::move(slices), std::move(stages), std::move(replicas), std::move(model)};
 }
 
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model) {
@@ -240,8 +240,8 @@ double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup
   const std::vector<lab::Parameter>& parameters = stage.named_parameters();
   double own = 0.0;
   for (size_t i = 0; i < squares.size(); ++i) {
-    const bool on_every_part = parameters[i].value.dims() == 1;
-    if (!on_every_part || stage.part().rank == 0) own += squares[i];
+    const bool on_every_slice = parameters[i].value.dims() == 1;
+    if (!on_every_slice || stage.slice().rank == 0) own += squares[i];
   }
   const double norm = std::sqrt(lab::sum_over(model, own));
   if (norm > max_norm) lab::scale(stage.gradients(), static_cast<float>(max_norm / norm));

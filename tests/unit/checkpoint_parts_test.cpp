@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/io/safetensors.h"
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "common/ops/ops.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "tests/unit/checkpoint_parts_run.h"
@@ -46,7 +46,7 @@ TEST_F(CheckpointPartsTest, AnyNumberOfRanksWritesWhatAnyOtherReads) {
 }
 
 /// Passes of a model that nobody runs.
-class NoPasses final : public PartPasses {
+class NoPasses final : public StagePasses {
  public:
   void embedding_forward(std::span<const int32_t>, const Weight&, const Tensor&) override {}
   void embedding_backward(std::span<const int32_t>, const Tensor&, const Weight&) override {}
@@ -58,34 +58,34 @@ class NoPasses final : public PartPasses {
   void head_backward(const Tensor&, const Tensor&, const Weight&, const Tensor&) override {}
 };
 
-/// Saved by two parts, read by a whole model and by one of two parts: the same numbers.
-TEST_F(CheckpointPartsTest, PartsOfLayersMakeWholeTensors) {
+/// Saved by two slices, read by a whole model and by one of two slices: the same numbers.
+TEST_F(CheckpointPartsTest, SlicesOfLayersMakeWholeTensors) {
   const LlamaConfig config = three_layers();
   const Trained whole(0, 1);
-  const auto part_of_model = [&](int rank, uint64_t seed) {
+  const auto slice_of_model = [&](int rank, uint64_t seed) {
     return LlamaStage(config, StageSpan::whole(config), {.rank = rank, .ranks = 2},
                       std::make_shared<NoPasses>(), seed);
   };
-  const auto report = simulate({.ranks = 2}, [&](ProcessGroup& parts) {
-    LlamaStage part = part_of_model(parts.rank(), kSeed);
-    Adam adam(part.parameters().numel(), {}, lab01::adam_update);
+  const auto report = simulate({.ranks = 2}, [&](ProcessGroup& slices) {
+    LlamaStage slice = slice_of_model(slices.rank(), kSeed);
+    Adam adam(slice.parameters().numel(), {}, lab01::adam_update);
     for (const auto& [name, state] : adam.state()) {
-      state.copy_from(part.parameters());
+      state.copy_from(slice.parameters());
       scale(state, name == "exp_avg" ? 0.5F : 0.25F);
     }
-    const std::vector<SavedGroup> groups = gathered(saved_tensors(part, adam), part, parts);
-    EXPECT_EQ(groups[0].tensors.empty(), parts.rank() > 0);
-    if (parts.rank() == 0)
+    const std::vector<SavedGroup> groups = gathered(saved_tensors(slice, adam), slice, slices);
+    EXPECT_EQ(groups[0].tensors.empty(), slices.rank() > 0);
+    if (slices.rank() == 0)
       save_checkpoint(run_, state_after(1), config, groups, {"bytes of it", 1, 2});
   });
   ASSERT_EQ(report.errors, std::vector<std::string>(2));
   const fs::path checkpoint = run_ / checkpoint_name(1);
   EXPECT_TRUE(same(loaded(checkpoint, 0, 1), whole));
 
-  LlamaStage other = part_of_model(1, kSeed + 1);
+  LlamaStage other = slice_of_model(1, kSeed + 1);
   Adam adam(other.parameters().numel(), {}, lab01::adam_update);
   load_for_training(checkpoint, other, adam);
-  EXPECT_TRUE(same_bits(other.parameters(), part_of_model(1, kSeed).parameters()));
+  EXPECT_TRUE(same_bits(other.parameters(), slice_of_model(1, kSeed).parameters()));
   for (int64_t i = 0; i < other.parameters().numel(); ++i)
     ASSERT_EQ(adam.state()[1].value.data()[i], 0.25F * other.parameters().data()[i]);
 }

@@ -168,12 +168,12 @@ TEST(PlanSearch, ALargeModelOnManyDevices) {
   // 18 bytes for each of 69 billion parameters, 80 GB a device.
   EXPECT_GE(ranked.front().layout.pp, 16);
   // Parts within a host save stages, and the bubble with them.
-  const auto parts = search(training, cluster, {.tp = 8});
-  ASSERT_TRUE(parts.front().fits());
-  EXPECT_EQ(parts.front().layout.ranks(), 1024);
-  EXPECT_LT(parts.front().layout.pp, ranked.front().layout.pp);
-  EXPECT_GT(parts.front().tokens_per_s, ranked.front().tokens_per_s);
-  EXPECT_TRUE(contains(verdict(parts), "x tp 8 with m"));
+  const auto slices = search(training, cluster, {.tp = 8});
+  ASSERT_TRUE(slices.front().fits());
+  EXPECT_EQ(slices.front().layout.ranks(), 1024);
+  EXPECT_LT(slices.front().layout.pp, ranked.front().layout.pp);
+  EXPECT_GT(slices.front().tokens_per_s, ranked.front().tokens_per_s);
+  EXPECT_TRUE(contains(verdict(slices), "x tp 8 with m"));
 }
 
 TEST(PlanSearch, WhatMakesNoSenseIsRefused) {

@@ -106,7 +106,7 @@ TEST(PlanTime, AllReduceByHand) {
   EXPECT_DOUBLE_EQ(all_reduce_seconds(link, 4e9, 4), 6 * (1e-3 + 1));
 }
 
-/// Six parts of the workbook's model, whose vocabulary of 4,096 leaves 683 for the largest.
+/// Six slices of the workbook's model, whose vocabulary of 4,096 leaves 683 for the largest.
 TEST(PlanTime, PartsByHand) {
   Training training = workbook();
   training.batch = 1;
@@ -129,7 +129,7 @@ TEST(PlanTime, PartsByHand) {
   EXPECT_GT(slow.memory[0], 16 * parameters);
   EXPECT_LT(slow.memory[0], estimate(training, cluster, {1, 1, 1}).memory[0] / 4);
 
-  cluster.per_host = 3;  // the parts span two hosts
+  cluster.per_host = 3;  // the slices span two hosts
   cluster.between = {1e8, 1e-3};
   EXPECT_GT(estimate(training, cluster, layout).step, slow.step);
   Training odd = training;

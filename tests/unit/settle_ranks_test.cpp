@@ -73,16 +73,16 @@ TEST(SettleRanks, RefusesAWorldOfAnotherSize) {
 
 TEST(SettleRanks, PartsOfLayers) {
   const auto shape_of = [](const std::vector<std::string>& arguments) {
-    const RunPlan plan = plan_of(Division::kParts, arguments);
+    const RunPlan plan = plan_of(Division::kSlices, arguments);
     return std::tuple(plan.dp, plan.pp, plan.tp, plan.microbatches);
   };
   EXPECT_EQ(shape_of({}), std::tuple(1, 1, 3, 1));
   EXPECT_EQ(shape_of({"--ranks", "6"}), std::tuple(1, 1, 6, 1));
   EXPECT_EQ(shape_of({"--ranks", "6", "--pp", "3"}), std::tuple(1, 3, 2, 6));
   EXPECT_EQ(shape_of({"--dp", "2", "--tp", "2"}), std::tuple(2, 1, 2, 1));
-  EXPECT_EQ(refusal(Division::kParts, {"--ranks", "4", "--dp", "2", "--tp", "3"}),
+  EXPECT_EQ(refusal(Division::kSlices, {"--ranks", "4", "--dp", "2", "--tp", "3"}),
             "--dp 2 --pp 1 --tp 3: these are 6 ranks, but there are 4; change one");
-  EXPECT_NE(refusal(Division::kParts, {"--timeline"}), "");
+  EXPECT_NE(refusal(Division::kSlices, {"--timeline"}), "");
 }
 
 TEST(SettleRanks, AccumulateIsSaidWhereThereAreNoMicrobatches) {

@@ -7,7 +7,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/io/safetensors.h"
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "common/printable.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/checkpoint_size.h"
@@ -27,18 +27,18 @@ bool can_be_ignored(const std::string& name, const LlamaConfig& config) {
   return name.ends_with(".rotary_emb.inv_freq") || (config.tied_head && name == "lm_head.weight");
 }
 
-// Copies a set of tensors into `targets`, those of a stage, or of a part of one. For a whole model,
-// the names must be the same on both sides.
+// Copies a set of tensors into `targets`, those of a stage, or of a slice of one. For a whole
+// model, the names must be the same on both sides.
 void copy_all(CheckpointTensors& source, const std::vector<NamedTensor>& targets,
               const LlamaStage& stage) {
   std::set<std::string> expected;
   for (const auto& [name, target] : targets) {
-    if (stage.part().ranks == 1) {
+    if (stage.slice().ranks == 1) {
       source.copy_to(name, target);
     } else {
       const Tensor whole = Tensor::empty(whole_shape(name, stage.config()));
       source.copy_to(name, whole);
-      target.copy_from(part_of(name, whole, stage.part()));
+      target.copy_from(slice_of(name, whole, stage.slice()));
     }
     expected.insert(name);
   }

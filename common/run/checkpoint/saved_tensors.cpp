@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "common/model/part.h"
+#include "common/model/slice.h"
 
 namespace lab {
 namespace {
@@ -31,17 +31,17 @@ std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& 
 }
 
 std::vector<SavedGroup> gathered(const std::vector<SavedGroup>& groups, const LlamaStage& stage,
-                                 ProcessGroup& parts) {
+                                 ProcessGroup& slices) {
   std::vector<SavedGroup> whole;
   for (const SavedGroup& group : groups) {
     SavedGroup& all = whole.emplace_back(SavedGroup{group.name, {}});
     for (const auto& [name, value] : group.tensors) {
       // Every number is 0 on all ranks but one.
       const Tensor sum = Tensor::zeros(whole_shape(name, stage.config()));
-      if (cut_of(name) != Cut::kNone || parts.rank() == 0)
-        part_of(name, sum, stage.part()).copy_from(value);
-      parts.reduce(sum);
-      if (parts.rank() == 0) all.tensors.push_back({name, sum});
+      if (cut_of(name) != Cut::kNone || slices.rank() == 0)
+        slice_of(name, sum, stage.slice()).copy_from(value);
+      slices.reduce(sum);
+      if (slices.rank() == 0) all.tensors.push_back({name, sum});
     }
   }
   return whole;

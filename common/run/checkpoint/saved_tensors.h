@@ -21,10 +21,10 @@ struct SavedGroup {
 /// kind of the optimizer's state, as "exp_avg.<name>".
 std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& optimizer);
 
-/// Puts together what the ranks of `parts` hold parts of, for the first of them; the others get
+/// Puts together what the ranks of `slices` hold slices of, for the first of them; the others get
 /// nothing. All of them call it. One reduce per tensor, so memory grows by one tensor elsewhere.
 std::vector<SavedGroup> gathered(const std::vector<SavedGroup>& groups, const LlamaStage& stage,
-                                 ProcessGroup& parts);
+                                 ProcessGroup& slices);
 
 /// A checkpoint has two sets of tensors, each in one file or in several.
 inline constexpr const char* kModelSet = "model";

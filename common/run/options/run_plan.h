@@ -22,7 +22,7 @@ enum class Division {
   kStages,        // one pipeline, and the batch goes through it in one piece
   kMicrobatches,  // one pipeline, and several microbatches at a time
   kMesh,          // several such pipelines
-  kParts,         // the same, with every layer divided among several ranks
+  kSlices,        // the same, with every layer divided among several ranks
 };
 
 /// settle_plan (common/run/training/settle_plan.h) makes it of command line, file of options and,
@@ -51,7 +51,7 @@ struct RunPlan {
   LaunchOptions launch;
 
   // How the ranks divide the work: dp replicas of the model, each a pipeline of pp stages, each
-  // stage on tp ranks that hold parts of its layers.
+  // stage on tp ranks that hold slices of its layers.
   Division division = Division::kNone;
   int dp = 1;
   int pp = 1;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMicrobatchesPerStep = 6;
 constexpr int kStages = 3;
-constexpr int kParts = 3;
+constexpr int kSlices = 3;
 
 int largest_divisor(int number, int limit) {
   int divisor = std::min(number, limit);
@@ -34,10 +34,10 @@ void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
 }
 
 /// What was not said is one pipeline of one stage, whose layers are divided among all ranks.
-void settle_parts(RunPlan& plan, int ranks) {
+void settle_slices(RunPlan& plan, int ranks) {
   plan.dp = std::max(1, plan.dp);
   plan.pp = std::max(1, plan.pp);
-  if (plan.tp == 0) plan.tp = ranks == 0 ? kParts : std::max(1, ranks / (plan.dp * plan.pp));
+  if (plan.tp == 0) plan.tp = ranks == 0 ? kSlices : std::max(1, ranks / (plan.dp * plan.pp));
   if (ranks > 0 && plan.ranks() != ranks)
     throw UsageError(
         fmt::format("--dp {} --pp {} --tp {}: these are {} ranks, but there are {}; change one",
@@ -46,7 +46,7 @@ void settle_parts(RunPlan& plan, int ranks) {
 
 void settle_microbatches(RunPlan& plan, int64_t resumed) {
   const int64_t groups = int64_t{plan.dp} * plan.waves;
-  const bool no_pipeline = plan.division == Division::kParts && plan.pp == 1;
+  const bool no_pipeline = plan.division == Division::kSlices && plan.pp == 1;
   const int64_t per_step = no_pipeline ? groups : kMicrobatchesPerStep;
   if (plan.microbatches == 0)
     plan.microbatches =
@@ -65,20 +65,20 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
   if (division == Division::kNone) return;
   add_launch_options(line, plan.launch);
   if (division == Division::kReplicas) return;
-  const bool parts = division == Division::kParts;
-  const bool mesh = division == Division::kMesh || parts;
+  const bool slices = division == Division::kSlices;
+  const bool mesh = division == Division::kMesh || slices;
   line.group(mesh ? "Mesh" : "Pipeline");
   if (mesh) {
     plan.dp = plan.pp = 0;
     line.add("--dp", plan.dp, "N",
-             fmt::format("pipelines, each with its shard of the data; default: {}", parts ? 1 : 2))
+             fmt::format("pipelines, each with its shard of the data; default: {}", slices ? 1 : 2))
         .within(1, kMaxWorldSize)
         .carried();
     line.add("--pp", plan.pp, "N",
-             fmt::format("stages of each pipeline; default: {}", parts ? 1 : kStages))
+             fmt::format("stages of each pipeline; default: {}", slices ? 1 : kStages))
         .within(1, kMaxWorldSize)
         .carried();
-    if (parts) {
+    if (slices) {
       plan.tp = 0;
       line.add("--tp", plan.tp, "N",
                "ranks that divide every layer among them; default: 3, or what --ranks leaves")
@@ -89,7 +89,7 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
     line.add("--microbatches", plan.microbatches, "M",
              fmt::format("microbatches of a wave in each pipeline; default: six a step in all "
                          "pipelines{}",
-                         parts ? "; one, if --pp is 1" : ""))
+                         slices ? "; one, if --pp is 1" : ""))
         .within(1, 4096);
   } else if (division == Division::kMicrobatches) {
     plan.microbatches = kMicrobatchesPerStep;
@@ -111,7 +111,7 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
   line.group("Pipeline");
   line.add("--split", plan.split, "N,N,..", "layers of each stage; default: lab 04's split")
       .carried();
-  if (parts) return;  // messages within a pass: no rows to draw them in
+  if (slices) return;  // messages within a pass: no rows to draw them in
   line.add_flag("--timeline", plan.timeline,
                 "show what every rank did in the last step; timeline.svg and trace.json in --out");
 }
@@ -119,16 +119,16 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
 void settle_ranks(RunPlan& plan, int64_t resumed) {
   const Division division = plan.division;
   const int ranks = division == Division::kNone ? 1 : ranks_wanted(plan.launch);
-  if (division == Division::kMesh || division == Division::kParts) {
+  if (division == Division::kMesh || division == Division::kSlices) {
     if (division == Division::kMesh)
       settle_mesh(plan, ranks, resumed > 0);
     else
-      settle_parts(plan, ranks);
-    const std::string parts =
-        division == Division::kParts ? fmt::format(" --tp {}", plan.tp) : std::string();
+      settle_slices(plan, ranks);
+    const std::string slices =
+        division == Division::kSlices ? fmt::format(" --tp {}", plan.tp) : std::string();
     if (plan.ranks() > kMaxWorldSize)
       throw UsageError(fmt::format("--dp {} --pp {}{}: {} ranks; {} is the most", plan.dp, plan.pp,
-                                   parts, plan.ranks(), kMaxWorldSize));
+                                   slices, plan.ranks(), kMaxWorldSize));
     if (ranks == 0) plan.launch.ranks = plan.ranks();
     settle_microbatches(plan, resumed);
   } else {

@@ -197,14 +197,14 @@ void describe_mesh(RunPlan& plan) {
   for (const auto& [name, value] :
        {std::pair{"dp", plan.dp}, std::pair{"pp", plan.pp}, std::pair{"tp", plan.tp},
         std::pair{"microbatches", plan.microbatches}}) {
-    if (name == std::string("tp") && plan.division != Division::kParts) continue;
+    if (name == std::string("tp") && plan.division != Division::kSlices) continue;
     const std::string line = fmt::format("{}=", name);
     if (plan.config_file.find("\n" + line) == std::string::npos)
       plan.config_file += fmt::format("{}{}\n", line, value);
   }
   plan.program["--dp"] = fmt::format("{}", plan.dp);
   plan.program["--pp"] = fmt::format("{}", plan.pp);
-  if (plan.division == Division::kParts) plan.program["--tp"] = fmt::format("{}", plan.tp);
+  if (plan.division == Division::kSlices) plan.program["--tp"] = fmt::format("{}", plan.tp);
 }
 
 }  // namespace
@@ -239,7 +239,7 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
     if (!plan.resume && !plan.out.empty()) check_out_is_free(plan.out);
     settle_ranks(plan);
   }
-  if (info.division == Division::kMesh || info.division == Division::kParts) describe_mesh(plan);
+  if (info.division == Division::kMesh || info.division == Division::kSlices) describe_mesh(plan);
   if (info.settle) info.settle(plan);
   plan.validate();
   plan.run_name = info.run_name;

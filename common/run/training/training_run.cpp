@@ -51,7 +51,7 @@ TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* j
       writes_(job == nullptr || job->world().rank() == 0),
       tokenizer_(copy_tokenizer(parts.tokenizer)) {
   if (!parts_.stages.empty())
-    rank_ = RankOfModel::in_mesh(parts_.parts ? *parts_.same_part : job->world(), plan.pp);
+    rank_ = RankOfModel::in_mesh(parts_.slices ? *parts_.same_slice : job->world(), plan.pp);
   if (parts_.shards) {
     rank_ = RankOfModel::in_pipeline(job->world());
     rank_.padded = true;
@@ -147,13 +147,13 @@ void TrainingRun::print_start() const {
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
   if (!parts_.stages.empty()) {
-    const bool mesh = plan_.division == Division::kMesh || plan_.division == Division::kParts;
+    const bool mesh = plan_.division == Division::kMesh || plan_.division == Division::kSlices;
     const std::string stages = describe_stages(parts_.stages);
     if (mesh)
       fmt::print("mesh    {} x {} stages, {}\n", plan_.dp, plan_.pp, stages);
     else
       fmt::print("stages  {}\n", stages);
-    if (plan_.tp > 1) fmt::print("parts   {} ranks divide every layer\n", plan_.tp);
+    if (plan_.tp > 1) fmt::print("slices  {} ranks divide every layer\n", plan_.tp);
     if (plan_.division != Division::kStages)
       fmt::print("pipe    {}, {} x {} microbatches\n", plan_.schedule, plan_.waves,
                  plan_.microbatches);
@@ -251,11 +251,11 @@ void TrainingRun::save_checkpoint() {
       parts_.shards ? parts_.shards() : saved_tensors(parts_.model, parts_.optimizer);
   check_weights(tensors.front());
   if (lock_) lock_->check_place();
-  if (parts_.parts) tensors = gathered(tensors, parts_.model, *parts_.parts);
+  if (parts_.slices) tensors = gathered(tensors, parts_.model, *parts_.slices);
   const LlamaConfig& config = parts_.model.config();
   state_.optimizer_steps = parts_.optimizer.steps();
   state_.sampler = parts_.sampler.state();
-  const bool has_tensors = !parts_.parts || parts_.parts->rank() == 0;
+  const bool has_tensors = !parts_.slices || parts_.slices->rank() == 0;
   if (rank_.world != nullptr && has_tensors)
     save_checkpoint_parts(folder_, rank_, state_, config, tensors, tokenizer_);
   else if (writes_)

@@ -58,10 +58,10 @@ struct TrainingParts {
   /// The stages of the pipeline, if `model` is only one of them. Then all ranks save checkpoints
   /// together.
   std::vector<StageSpan> stages = {};
-  /// If `model` is a part of a stage: the ranks that hold the other parts, in their order, and
-  /// those that hold the same part of this stage and others. A checkpoint is of the whole model.
-  ProcessGroup* parts = nullptr;
-  ProcessGroup* same_part = nullptr;
+  /// If `model` is a slice of a stage: the ranks that hold the others, in their order, and
+  /// those that hold the same slice of this stage and others. A checkpoint is of the whole model.
+  ProcessGroup* slices = nullptr;
+  ProcessGroup* same_slice = nullptr;
   /// For a model of which every rank holds shards: what this rank writes into a checkpoint, and how
   /// it reads its shards from one, whatever number of ranks has written it. Then all ranks save
   /// checkpoints together, and no story is told, since no rank holds the model.

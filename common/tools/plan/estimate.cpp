@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "common/error.h"
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "common/tools/plan/model_cost.h"
 
 namespace lab {
@@ -30,9 +30,9 @@ void check(const Training& training, const Cluster& cluster, const Layout& layou
           training.batch, dp, m);
 }
 
-/// The sizes of the largest part of a model.
-LlamaConfig part_of_model(const LlamaConfig& model, int tp) {
-  return part_config(model, {.rank = tp - 1, .ranks = tp});
+/// The sizes of the largest slice of a model.
+LlamaConfig slice_of_model(const LlamaConfig& model, int tp) {
+  return slice_config(model, {.rank = tp - 1, .ranks = tp});
 }
 
 /// How fast a rank computes, on its own device or on shared cores.
@@ -57,7 +57,7 @@ class Estimator {
       : training_(training),
         cluster_(cluster),
         layout_(layout),
-        part_(part_of_model(training.model, layout.tp)),
+        slice_(slice_of_model(training.model, layout.tp)),
         spans_(balanced_spans(training.model, layout.pp, training.length)),
         share_(cluster, layout),
         microbatch_(training.batch / (int64_t{layout.dp} * layout.m)) {}
@@ -115,8 +115,8 @@ class Estimator {
     std::vector<StageCosts> result;
     for (int s = 0; s < layout_.pp; ++s) {
       const StageSpan& span = spans_[static_cast<size_t>(s)];
-      const StageFlops flops = stage_flops(part_, span, training_.length, training_.recompute);
-      const double sum = messages ? sum_over_parts(s, bytes) : 0;
+      const StageFlops flops = stage_flops(slice_, span, training_.length, training_.recompute);
+      const double sum = messages ? sum_over_slices(s, bytes) : 0;
       const auto in_layers = static_cast<double>(2 * (span.last_layer - span.first_layer));
       const double again = training_.recompute ? in_layers : 0;
       result.push_back({.forward = flops.forward * tokens() / share_.flops +
@@ -130,8 +130,8 @@ class Estimator {
 
   int rank(int pipeline, int stage) const { return (pipeline * layout_.pp + stage) * layout_.tp; }
 
-  /// One all-reduce among the parts of a stage, in the slowest pipeline.
-  double sum_over_parts(int stage, double bytes) const {
+  /// One all-reduce among the slices of a stage, in the slowest pipeline.
+  double sum_over_slices(int stage, double bytes) const {
     double longest = 0;
     for (int d = 0; d < layout_.dp && layout_.tp > 1; ++d) {
       const Link& link = cluster_.link(rank(d, stage), rank(d, stage) + layout_.tp - 1);
@@ -169,13 +169,13 @@ class Estimator {
   }
 
   double parameters(int stage) const {
-    return static_cast<double>(stage_parameters(part_, spans_[static_cast<size_t>(stage)]));
+    return static_cast<double>(stage_parameters(slice_, spans_[static_cast<size_t>(stage)]));
   }
 
   const Training& training_;
   const Cluster& cluster_;
   Layout layout_;
-  LlamaConfig part_;  // what a rank has of each layer
+  LlamaConfig slice_;  // what a rank has of each layer
   std::vector<StageSpan> spans_;
   Share share_;
   int64_t microbatch_;
@@ -203,14 +203,14 @@ void Training::validate() const {
 double stage_memory(const Training& training, const Layout& layout,
                     const std::vector<StageSpan>& spans, int stage) {
   const StageSpan& span = spans[static_cast<size_t>(stage)];
-  const LlamaConfig part = part_of_model(training.model, layout.tp);
+  const LlamaConfig slice = slice_of_model(training.model, layout.tp);
   const int64_t microbatch = training.batch / (int64_t{layout.dp} * layout.m);
   const auto tokens = static_cast<double>(microbatch * training.length);
   const int in_flight = most_in_flight(training.order, stage, layout.pp, layout.m);
   const auto values =
-      static_cast<double>(in_flight * kept_per_token(part, span, training.recompute) +
-                          scratch_per_token(part, training.recompute));
-  return static_cast<double>(stage_parameters(part, span)) * training.precision.parameter +
+      static_cast<double>(in_flight * kept_per_token(slice, span, training.recompute) +
+                          scratch_per_token(slice, training.recompute));
+  return static_cast<double>(stage_parameters(slice, span)) * training.precision.parameter +
          tokens * training.precision.value * values;
 }
 

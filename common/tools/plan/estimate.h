@@ -44,7 +44,7 @@ struct Training {
 };
 
 /// dp pipelines of pp stages, each on tp ranks that divide its layers (lab 10); m microbatches a
-/// step in each, each of batch / (dp m) sequences. Rank (d * pp + s) * tp + t is part t of stage s
+/// step in each, each of batch / (dp m) sequences. Rank (d * pp + s) * tp + t is slice t of stage s
 /// of pipeline d.
 struct Layout {
   int dp = 1;
@@ -86,7 +86,8 @@ double stage_memory(const Training& training, const Layout& layout,
 /// A step takes  max over stages of (end of its passes + its all-reduce)  + the longest update:
 ///   - passes: stage_ends, with stage_flops * tokens / rate; a message has C numbers a token and
 ///     takes the slower of a stage's links, in the pipeline whose links are slowest;
-///   - with tp > 1, in each pass: two all-reduces a layer of C numbers a token among the parts, one
+///   - with tp > 1, in each pass: two all-reduces a layer of C numbers a token among the slices,
+///   one
 ///     for the embedding in the forward pass and one for the head in the backward pass. Nothing
 ///     hides them;
 ///   - all-reduce of a stage's gradients among the dp ranks that hold it, when that stage is done
@@ -96,7 +97,7 @@ double stage_memory(const Training& training, const Layout& layout,
 /// Left out: messages of a few bytes (norm, loss), reading data, checkpoints, and that small
 /// matrices are multiplied less efficiently than large ones. Throws Error unless the layout suits
 /// the training: pp <= layers, dp * m divides the batch, pp = 1 if the head is tied, tp divides
-/// heads, heads of keys and the MLP's channels (part_config), at most as
+/// heads, heads of keys and the MLP's channels (slice_config), at most as
 /// many ranks as devices.
 Estimate estimate(const Training& training, const Cluster& cluster, const Layout& layout);
 

@@ -17,8 +17,8 @@ bool same_mesh(const Estimate& a, const Estimate& b) {
 }
 
 std::string name_of(const Estimate& e) {
-  const std::string parts = e.layout.tp > 1 ? fmt::format(" x tp {}", e.layout.tp) : "";
-  return fmt::format("dp {} x pp {}{} with m {}", e.layout.dp, e.layout.pp, parts, e.layout.m);
+  const std::string slices = e.layout.tp > 1 ? fmt::format(" x tp {}", e.layout.tp) : "";
+  return fmt::format("dp {} x pp {}{} with m {}", e.layout.dp, e.layout.pp, slices, e.layout.m);
 }
 
 int64_t percent(double share) { return std::llround(100 * share); }
@@ -65,7 +65,7 @@ std::vector<Layout> layouts(const Training& training, const Cluster& cluster,
                             const SearchOptions& options) {
   const int64_t most_stages = training.model.tied_head ? 1 : training.model.layers;
   std::vector<Layout> result;
-  const int most_ranks = cluster.devices / options.tp;  // of one part
+  const int most_ranks = cluster.devices / options.tp;  // of one slice
   for (int ranks = 1; ranks <= most_ranks; ++ranks) {
     if (options.fewer ? most_ranks % ranks != 0 : ranks != most_ranks) continue;
     for (int pp = 1; pp <= std::min<int64_t>(ranks, most_stages); ++pp) {

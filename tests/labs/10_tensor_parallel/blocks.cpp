@@ -1,5 +1,5 @@
 // The oracle is the library's whole layer with one block switched off: a block whose last matrix is
-// 0 adds nothing. A rank's own contribution is that of a layer in which the other ranks' parts are
+// 0 adds nothing. A rank's own contribution is that of a layer in which the other ranks' slices are
 // 0.
 #include "tests/labs/10_tensor_parallel/blocks.h"
 
@@ -8,7 +8,7 @@
 
 #include "common/model/layer.h"
 #include "common/ops/ops.h"
-#include "tests/labs/10_tensor_parallel/parts.h"
+#include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10 {
 
@@ -56,12 +56,12 @@ bool belongs_to(Block block, const std::string& name) {
   return attention == (block == Block::kAttention);
 }
 
-/// The values without what other parts hold.
-Values only_part(const Values& values, const lab::TensorPart& own) {
+/// The values without what other slices hold.
+Values only_slice(const Values& values, const lab::TensorSlice& own) {
   Values masked;
   for (const auto& [name, value] : values) {
     masked[name] = Tensor::zeros(value.shape());
-    lab::part_of(name, masked[name], own).copy_from(lab::part_of(name, value, own));
+    lab::slice_of(name, masked[name], own).copy_from(lab::slice_of(name, value, own));
   }
   return masked;
 }
@@ -141,28 +141,28 @@ class Judge {
       for (const auto& [parameter, value] : values_)
         expect_tensor("the value of " + parameter + ", which is only read,",
                       ranks_[r].tensor("value." + parameter),
-                      numbers_of(lab::part_of(parameter, value, own(r))));
+                      numbers_of(lab::slice_of(parameter, value, own(r))));
     }
   }
 
  private:
   std::string name() const { return block_ == Block::kMlp ? "mlp" : "attention"; }
-  lab::TensorPart own(size_t r) const { return part(r, ranks_.size()); }
+  lab::TensorSlice own(size_t r) const { return slice(r, ranks_.size()); }
   int talks() const { return ranks_.size() > 1 ? 1 : 0; }
   double times() const { return static_cast<double>(ranks_.size()); }
-  Result of_part(size_t r) const { return compute(case_, block_, only_part(values_, own(r))); }
+  Result of_slice(size_t r) const { return compute(case_, block_, only_slice(values_, own(r))); }
 
   std::vector<Mistake> output_mistakes(size_t r, size_t m) const {
     const Numbers input = lab10::numbers_of(input_of(case_, m));
     const Numbers& right = whole_.outputs[m];
     const std::string forward = name() + "_forward";
-    const Numbers partial = of_part(r).outputs[m];
+    const Numbers partial = of_slice(r).outputs[m];
     Numbers products(right.size());  // without the residual, of this rank
     products = plus(partial, input, -1);
     std::vector<Mistake> all{
-        {partial, forward + ": only what this rank's part contributes: the last matrix of a block "
+        {partial, forward + ": only what this rank's slice contributes: the last matrix of a block "
                             "is row parallel, its products are summed over the ranks"},
-        {products, forward + ": only this rank's part, and without the residual path"},
+        {products, forward + ": only this rank's slice, and without the residual path"},
         {plus(right, input, times() - 1),
          forward + ": the residual path is in the sum once per rank: add it after the sum"},
         {plus(right, input, -1), forward + ": the residual path is missing: the block is added to "
@@ -177,8 +177,8 @@ class Judge {
     const Numbers residual = lab10::numbers_of(gradient_of(case_, m));
     const Numbers& right = whole_.gradients[m];
     const std::string backward = name() + "_backward";
-    return {{of_part(r).gradients[m],
-             backward + ": only what has passed through this rank's part: the gradient of the "
+    return {{of_slice(r).gradients[m],
+             backward + ": only what has passed through this rank's slice: the gradient of the "
                         "norm's output is the sum over the ranks (copy_to_ranks, backward)"},
             {plus(right, residual, times() - 1),
              backward + ": the residual path is in the sum once per rank: sum the gradient of the "
@@ -192,7 +192,7 @@ class Judge {
   }
 
   void weight(size_t r, const std::string& parameter, const Tensor& whole) const {
-    const Numbers sum = numbers_of(lab::part_of(parameter, whole, own(r)));
+    const Numbers sum = numbers_of(lab::slice_of(parameter, whole, own(r)));
     const Numbers leftover(sum.size(), case_.leftover);
     const bool is_norm = whole.dims() == 1;
     expect_tensor(
@@ -204,8 +204,8 @@ class Judge {
               {sum, at + ": its gradient is overwritten; it is added up over microbatches"},
               {leftover, at + ": its gradient is as it was"}};
           if (is_norm) {
-            all.push_back({plus(leftover, numbers_of(of_part(r).weights.at(parameter))),
-                           at + ": the gradient of the norm is that of this rank's part alone: "
+            all.push_back({plus(leftover, numbers_of(of_slice(r).weights.at(parameter))),
+                           at + ": the gradient of the norm is that of this rank's slice alone: "
                                 "complete the gradient of its output before rmsnorm_backward"});
             all.push_back({plus(leftover, sum, times()),
                            at + ": the gradient of the norm is counted once per rank: it is "
@@ -215,7 +215,7 @@ class Judge {
               parameter.find("k_proj") != std::string::npos)
             all.push_back(
                 {plus(leftover,
-                      numbers_of(lab::part_of(
+                      numbers_of(lab::slice_of(
                           parameter, compute(case_, block_, values_, false).weights.at(parameter),
                           own(r)))),
                  at + ": queries and keys are not rotated (rope)"});

@@ -9,7 +9,7 @@
 #include "common/optim/optimizer.h"
 #include "tests/grading/program_run.h"
 #include "tests/grading/reference.h"
-#include "tests/labs/10_tensor_parallel/parts.h"
+#include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10 {
 namespace {
@@ -95,13 +95,13 @@ void judge(const Training& t, const std::vector<Parcel>& ranks) {
   for (const auto& [name, gradient] : right.gradients)
     largest = std::max(largest, lab::grading::largest_magnitude(numbers_of(gradient)));
   for (size_t r = 0; r < n; ++r) {
-    const lab::Range own = lab::range_of(t.model.vocab_size, part(r, n));
+    const lab::Range own = lab::range_of(t.model.vocab_size, slice(r, n));
     expect_tensor(fmt::format("logits of rank {}'s tokens", r), ranks[r].tensor("logits"),
                   numbers_of(right.logits.columns(own.first, own.last)));
     for (const auto& [name, gradient] : right.gradients)
       expect_tensor(fmt::format("the gradient of {} on rank {}", name, r),
                     ranks[r].tensor("gradient." + name),
-                    numbers_of(lab::part_of(name, gradient, part(r, n))), {}, 10'000,
+                    numbers_of(lab::slice_of(name, gradient, slice(r, n))), {}, 10'000,
                     0.1 * largest);
     for (size_t s = 0; s < t.steps; ++s) {
       lab::grading::expect(ranks[r].number(fmt::format("loss.{}", s)),
@@ -117,7 +117,7 @@ void judge(const Training& t, const std::vector<Parcel>& ranks) {
     for (const auto& [name, weight] : right.weights)
       expect_tensor(fmt::format("{} after {} steps on rank {}", name, t.steps, r),
                     ranks[r].tensor("weight." + name),
-                    numbers_of(lab::part_of(name, weight, part(r, n))), {}, 10'000, 0.3);
+                    numbers_of(lab::slice_of(name, weight, slice(r, n))), {}, 10'000, 0.3);
     expect_traffic(t, n, ranks[r]);
   }
 }
@@ -170,11 +170,11 @@ TEST(TaskProgram, StepsOnThreeRanks) { expect_training(3, 72, late_messages(72))
 TEST(TaskProgram, StepsOnOneRank) { expect_training(1, 73, late_messages(73)); }
 TEST(TaskProgram, StepsOnSixRanks) { expect_training(6, 74, late_messages(74)); }
 
-TEST(TaskProgram, TwoPartsOfTwoStages) {
+TEST(TaskProgram, TwoSlicesOfTwoStages) {
   expect_program({"--dp", "1", "--pp", "2", "--tp", "2", "--microbatches", "3", "--steps", "4",
                   "--batch", "1", "--log-every", "1", "--clip", "0.5"});
 }
-TEST(TaskProgram, TwoPartsOfTwoReplicas) {
+TEST(TaskProgram, TwoSlicesOfTwoReplicas) {
   expect_program({"--dp", "2", "--tp", "2", "--steps", "4", "--batch", "1", "--log-every", "1"});
 }
 TEST(TaskProgram, OneRank) {

@@ -225,11 +225,11 @@ Parcel run_mesh(const Parcel& input, ProcessGroup& world) {
     }
   });
   if (!mesh) return result;
-  const auto& [pipeline, stage, part] = mesh->place;
-  result.set("place", std::vector<double>{double(pipeline), double(stage), double(part)});
+  const auto& [pipeline, stage, slice] = mesh->place;
+  result.set("place", std::vector<double>{double(pipeline), double(stage), double(slice)});
   bool right = true;
-  ProcessGroup* groups[] = {&mesh->parts, &mesh->pipeline, &mesh->replicas, &mesh->model};
-  constexpr const char* kNames[] = {"parts", "pipeline", "replicas", "model"};
+  ProcessGroup* groups[] = {&mesh->slices, &mesh->pipeline, &mesh->replicas, &mesh->model};
+  constexpr const char* kNames[] = {"slices", "pipeline", "replicas", "model"};
   for (size_t g = 0; g < 4; ++g) {
     result.set(kNames[g], members_of(*groups[g]));
     right = right && members_of(*groups[g]) == input.numbers(fmt::format("right.{}", kNames[g]));
@@ -241,21 +241,21 @@ Parcel run_mesh(const Parcel& input, ProcessGroup& world) {
   return result;
 }
 
-/// Task 6: gradients of a stage's part, clipped.
+/// Task 6: gradients of a stage's slice, clipped.
 Parcel run_clip(const Parcel& input, ProcessGroup& world) {
   const int tp = int_of(input, "tp");
   const int stage_number = world.rank() / tp;
-  ProcessGroup parts = world.split(stage_number, world.rank(), "parts");
+  ProcessGroup slices = world.split(stage_number, world.rank(), "slices");
   const lab::LlamaConfig config = config_of(input);
   const int pp = world.size() / tp;
   const lab::StageSpan span{.first_layer = stage_number * config.layers / pp,
                             .last_layer = (stage_number + 1) * config.layers / pp,
                             .embeds = stage_number == 0,
                             .has_head = stage_number == pp - 1};
-  lab::LlamaStage stage = make_stage(config, span, parts, 1);
+  lab::LlamaStage stage = make_stage(config, span, slices, 1);
   for (const lab::Parameter& parameter : stage.named_parameters())
     parameter.gradient.copy_from(
-        lab::part_of(parameter.name, input.tensor(parameter.name), stage.part()));
+        lab::slice_of(parameter.name, input.tensor(parameter.name), stage.slice()));
   Parcel result;
   note_messages(world, result, "sent", [&] {
     result.set("norm", clip_gradients(stage, input.number("max_norm"), world));

@@ -30,7 +30,7 @@ lab::LayerActivations empty_activations(const lab::LlamaConfig& config, int64_t 
   return kept;
 }
 
-lab::TensorPart part_of_rank(const ProcessGroup& world) {
+lab::TensorSlice slice_of_rank(const ProcessGroup& world) {
   return {.rank = world.rank(), .ranks = world.size()};
 }
 
@@ -40,16 +40,16 @@ lab::LlamaConfig config_of(const Parcel& input) { return lab::grading::model_of(
 
 Parcel run_block(const Parcel& input, ProcessGroup& world) {
   const lab::LlamaConfig whole = config_of(input);
-  const lab::LlamaConfig config = lab::part_config(whole, part_of_rank(world));
+  const lab::LlamaConfig config = lab::slice_config(whole, slice_of_rank(world));
   const bool mlp = input.number("mlp") != 0;
   const auto batch = static_cast<int64_t>(input.number("batch"));
   const auto length = static_cast<int64_t>(input.number("length"));
   // The layer's weights are those that the verdict has drawn, and gradients hold leftovers.
   lab::Weights weights(whole, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1,
-                       part_of_rank(world));
+                       slice_of_rank(world));
   for (const lab::Parameter& parameter : weights.named) {
     parameter.value.copy_from(
-        lab::part_of(parameter.name, input.tensor(parameter.name), part_of_rank(world)));
+        lab::slice_of(parameter.name, input.tensor(parameter.name), slice_of_rank(world)));
     parameter.gradient.fill(static_cast<float>(input.number("leftover")));
   }
   const Tensor angles = lab::rope_table(whole.context, whole.head_dim(), whole.rope_theta);
@@ -96,7 +96,7 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
 
 Parcel run_embed(const Parcel& input, ProcessGroup& world) {
   const Tensor table = input.tensor("table");
-  const lab::Range vocabulary = lab::range_of(table.size(0), part_of_rank(world));
+  const lab::Range vocabulary = lab::range_of(table.size(0), slice_of_rank(world));
   const Tensor leftover = input.tensor("leftover");
   const lab::Weight weight{.value = table.rows(vocabulary.first, vocabulary.last).clone(),
                            .gradient = leftover.rows(vocabulary.first, vocabulary.last).clone(),
@@ -118,7 +118,7 @@ Parcel run_embed(const Parcel& input, ProcessGroup& world) {
 Parcel run_loss(const Parcel& input, ProcessGroup& world) {
   const lab::TokenBatch batch = input.batch("tokens");
   const Tensor whole = input.tensor("logits");  // [N, V]
-  const lab::Range vocabulary = lab::range_of(whole.size(-1), part_of_rank(world));
+  const lab::Range vocabulary = lab::range_of(whole.size(-1), slice_of_rank(world));
   const Tensor logits = whole.columns(vocabulary.first, vocabulary.last)
                             .clone()
                             .view({batch.batch, batch.length, vocabulary.size()});

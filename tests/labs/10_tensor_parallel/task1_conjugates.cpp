@@ -1,7 +1,7 @@
 // Task 1: two functions, each the other's backward pass.
 #include <gtest/gtest.h>
 
-#include "tests/labs/10_tensor_parallel/parts.h"
+#include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10 {
 namespace {

@@ -1,7 +1,7 @@
 // Task 2: linear layers whose output, or whose input, is divided.
 #include <gtest/gtest.h>
 
-#include "tests/labs/10_tensor_parallel/parts.h"
+#include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10 {
 namespace {
@@ -49,7 +49,7 @@ struct Case {
   }
 };
 
-/// The whole tensors, and their parts on each rank.
+/// The whole tensors, and their slices on each rank.
 struct Whole {
   Whole(const Case& c, size_t ranks)
       : x(draw_tensor({c.n, c.in}, 1.0, c.seed)),
@@ -57,7 +57,7 @@ struct Whole {
         dy(draw_tensor({c.n, c.out}, 1.0, c.seed + 2)) {
     const int64_t divided = c.column ? c.out : c.in;
     for (size_t r = 0; r < ranks; ++r) {
-      const lab::Range range = lab::range_of(divided, part(r, ranks));
+      const lab::Range range = lab::range_of(divided, slice(r, ranks));
       const auto rows = [&](const Tensor& t) { return t.rows(range.first, range.last).clone(); };
       const auto columns = [&](const Tensor& t) {
         return t.columns(range.first, range.last).clone();
@@ -117,7 +117,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
                                     backward + " adds to what dx held: it overwrites dx"}};
           if (c.column) {
             all.push_back({dx_own, backward + ": dx is only what has passed through this rank's "
-                                              "part: the gradient of a copy is the sum over the "
+                                              "slice: the gradient of a copy is the sum over the "
                                               "ranks (copy_to_ranks)"});
             return all;
           }

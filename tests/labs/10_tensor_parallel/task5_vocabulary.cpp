@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "tests/labs/10_tensor_parallel/parts.h"
+#include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10 {
 namespace {
@@ -43,7 +43,7 @@ void judge_embed(const EmbedCase& c, const std::vector<Parcel>& ranks) {
       if (!padding) dtable[at] += dy[i * dim + k];
     }
   for (size_t r = 0; r < n; ++r) {
-    const lab::Range own = lab::range_of(c.vocab, part(r, n));
+    const lab::Range own = lab::range_of(c.vocab, slice(r, n));
     expect_tensor(fmt::format("embed_forward: y on rank {}", r), ranks[r].tensor("y"), y,
                   [&]() -> std::vector<Mistake> {
                     Numbers partial = y;
@@ -153,7 +153,7 @@ struct Way {
   bool all_scores = true;    // the target's score is known on all ranks
   bool padding_counts = false;
   bool gradient_everywhere = false;  // also where nothing is predicted
-  bool local_index = false;          // the target is looked for among the part's own numbers
+  bool local_index = false;          // the target is looked for among the slice's own numbers
   double divisor = 0;                // 0: all targets
 };
 
@@ -164,7 +164,7 @@ struct Outcome {
 
 Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way = {}) {
   const Numbers logits = numbers_of(c.logits());
-  const lab::Range own = lab::range_of(c.vocab, part(rank, ranks));
+  const lab::Range own = lab::range_of(c.vocab, slice(rank, ranks));
   const double divisor =
       way.divisor > 0 ? way.divisor : std::max<double>(1, static_cast<double>(c.targets()));
   Outcome outcome;
@@ -184,7 +184,7 @@ Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way = {
     double target_score = counts ? score(target) - largest : 0;
     for (size_t r = 0; r < ranks; ++r) {
       if (!way.all_sums && r != rank) continue;
-      const lab::Range range = lab::range_of(c.vocab, part(r, ranks));
+      const lab::Range range = lab::range_of(c.vocab, slice(r, ranks));
       const double from = way.same_largest ? largest : largest_in(range);
       if (counts && range.first <= target && target < range.last)
         target_score = score(target) - from;
@@ -222,7 +222,7 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.padding_counts = true},
          "padding, or the last position of a row, is counted as a target"},
         {{.local_index = true},
-         "the target's token is taken for a column of this rank's part: its columns begin with "
+         "the target's token is taken for a column of this rank's slice: its columns begin with "
          "vocabulary.first"},
         {{.gradient_everywhere = true},
          "padding, or the last position of a row, has a gradient: it predicts nothing"},
@@ -258,7 +258,7 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          .tolerance = {2.1e-5 * share},
          .name =
              [&](size_t i) {
-               const auto width = static_cast<size_t>(lab::range_of(c.vocab, part(r, n)).size());
+               const auto width = static_cast<size_t>(lab::range_of(c.vocab, slice(r, n)).size());
                return fmt::format("position {}, its token {}", i / width, i % width);
              },
          .mistakes =

@@ -5,7 +5,7 @@
 #include <array>
 #include <map>
 
-#include "tests/labs/10_tensor_parallel/parts.h"
+#include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10 {
 namespace {
@@ -22,23 +22,23 @@ struct Grid {
   size_t tp = 1;
 
   size_t ranks() const { return dp * pp * tp; }
-  size_t rank(size_t pipeline, size_t stage, size_t part) const {
-    return (pipeline * pp + stage) * tp + part;
+  size_t rank(size_t pipeline, size_t stage, size_t slice) const {
+    return (pipeline * pp + stage) * tp + slice;
   }
   size_t pipeline(size_t r) const { return r / (pp * tp); }
   size_t stage(size_t r) const { return r / tp % pp; }
-  size_t part(size_t r) const { return r % tp; }
+  size_t slice(size_t r) const { return r % tp; }
   std::string name(size_t r) const {
-    return fmt::format("rank {} (pipeline {}, stage {}, part {})", r, pipeline(r), stage(r),
-                       part(r));
+    return fmt::format("rank {} (pipeline {}, stage {}, slice {})", r, pipeline(r), stage(r),
+                       slice(r));
   }
   std::string in_words() const { return fmt::format("{} x {} x {}", dp, pp, tp); }
 };
 
-enum Group : size_t { kParts, kPipeline, kReplicas, kModel };
-constexpr std::array<const char*, 4> kNames{"parts", "pipeline", "replicas", "model"};
+enum Group : size_t { kSlices, kPipeline, kReplicas, kModel };
+constexpr std::array<const char*, 4> kNames{"slices", "pipeline", "replicas", "model"};
 constexpr std::array<const char*, 4> kWho{
-    "the ranks that differ in the part alone", "the ranks that differ in the stage alone",
+    "the ranks that differ in the slice alone", "the ranks that differ in the stage alone",
     "the ranks that differ in the pipeline alone", "all ranks of the same pipeline"};
 
 Numbers members(const Grid& g, size_t r, size_t group) {
@@ -46,9 +46,9 @@ Numbers members(const Grid& g, size_t r, size_t group) {
   for (size_t other = 0; other < g.ranks(); ++other) {
     const bool same_pipeline = g.pipeline(other) == g.pipeline(r);
     const bool same_stage = g.stage(other) == g.stage(r);
-    const bool same_part = g.part(other) == g.part(r);
-    const std::array<bool, 4> belongs{same_pipeline && same_stage, same_pipeline && same_part,
-                                      same_stage && same_part, same_pipeline};
+    const bool same_slice = g.slice(other) == g.slice(r);
+    const std::array<bool, 4> belongs{same_pipeline && same_stage, same_pipeline && same_slice,
+                                      same_stage && same_slice, same_pipeline};
     if (belongs.at(group)) all.push_back(static_cast<double>(other));
   }
   return all;
@@ -88,13 +88,13 @@ void judge_mesh(const Grid& g, const std::vector<Parcel>& ranks) {
       stop(fmt::format("make_mesh({}) on {} ranks throws {}", g.in_words(), ranks.size(), refusal));
     const Numbers place = ranks[r].numbers("place");
     const Numbers right{static_cast<double>(g.pipeline(r)), static_cast<double>(g.stage(r)),
-                        static_cast<double>(g.part(r))};
+                        static_cast<double>(g.slice(r))};
     if (place != right)
-      stop(
-          fmt::format("make_mesh: the place of rank {} in {} is pipeline {}, stage {}, part {}; it "
-                      "should be {}, {}, {}: parts are adjacent ranks, then come stages, then "
-                      "pipelines",
-                      r, g.in_words(), place[0], place[1], place[2], right[0], right[1], right[2]));
+      stop(fmt::format(
+          "make_mesh: the place of rank {} in {} is pipeline {}, stage {}, slice {}; it "
+          "should be {}, {}, {}: slices are adjacent ranks, then come stages, then "
+          "pipelines",
+          r, g.in_words(), place[0], place[1], place[2], right[0], right[1], right[2]));
   }
   if (g.ranks() != ranks.size()) return;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -186,7 +186,7 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
     double own = 0;
     for (const auto& [name, gradient] : gradients) {
       if (!ranks[r].has(name)) continue;
-      own += squares_of(lab::part_of(name, gradient, part(r % tp, tp)));
+      own += squares_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
     }
     lab::grading::expect(
         ranks[r].number("norm"),
@@ -195,17 +195,17 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
          .tolerance = {1e-6 * norm},
          .mistakes = [&]() -> std::vector<Mistake> {
            return {{{std::sqrt(matrices + static_cast<double>(tp) * norms)},
-                    "clip_gradients: the norms' weights, which every part holds, are counted once "
-                    "per part"},
+                    "clip_gradients: the norms' weights, which every slice holds, are counted once "
+                    "per slice"},
                    {{std::sqrt(matrices + norms +
                                static_cast<double>(tp - 1) *
                                    squares_of(gradients.at("model.norm.weight")))},
-                    "clip_gradients: model.norm.weight, which every part of the last stage holds, "
-                    "is counted once per part"},
+                    "clip_gradients: model.norm.weight, which every slice of the last stage holds, "
+                    "is counted once per slice"},
                    {{std::sqrt(matrices)}, "clip_gradients: the norms' weights are not counted"},
                    {{std::sqrt(own)},
                     "clip_gradients: the norm of this rank's weights alone: ask "
-                    "the other parts and stages"},
+                    "the other slices and stages"},
                    {{matrices + norms}, "clip_gradients: the square of the norm: take the root"},
                    {{norm * std::min(1.0, c.limit)},
                     "clip_gradients returns the norm after clipping, not before"}};
@@ -217,7 +217,7 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
       stop("clip_gradients sends more than one number\nit called: " + in_words(sent));
     for (const auto& [name, gradient] : gradients) {
       if (!ranks[r].has(name)) continue;
-      const Numbers before = numbers_of(lab::part_of(name, gradient, part(r % tp, tp)));
+      const Numbers before = numbers_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
       const Numbers zero(before.size(), 0.0);
       expect_tensor(
           fmt::format("clip_gradients: the gradient of {} on rank {}", name, r),
@@ -238,7 +238,7 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
   }
 }
 
-/// On pp stages of tp parts.
+/// On pp stages of tp slices.
 void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options) {
   const uint64_t drawn = seed + 1000 * lab::grading::scenario_seed();
   const lab::LlamaConfig model{.vocab_size = 13,
@@ -274,8 +274,8 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
               [&](size_t k, const std::vector<Parcel>& ranks) { judge_clip(cases[k], tp, ranks); });
 }
 
-TEST(Task6, NormOfThreeParts) { expect_clip(1, 3, 64, late_messages(64)); }
-TEST(Task6, NormOfTwoStagesOfTwoParts) { expect_clip(2, 2, 65, late_messages(65)); }
+TEST(Task6, NormOfThreeSlices) { expect_clip(1, 3, 64, late_messages(64)); }
+TEST(Task6, NormOfTwoStagesOfTwoSlices) { expect_clip(2, 2, 65, late_messages(65)); }
 TEST(Task6, NormOfOneRank) { expect_clip(1, 1, 66, late_messages(66)); }
 TEST(Task6, NormOfThreeStages) { expect_clip(3, 1, 67, late_messages(67)); }
 

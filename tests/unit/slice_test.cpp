@@ -1,5 +1,5 @@
-// Parts of a model: sizes, slices, and initial values of the whole model.
-#include "common/model/part.h"
+// Slices of a model: sizes, views, and initial values of the whole model.
+#include "common/model/slice.h"
 
 #include <gtest/gtest.h>
 
@@ -22,27 +22,27 @@ LlamaConfig small() {
   return config;
 }
 
-TEST(Part, SizesOfAPart) {
+TEST(Slice, SizesOfASlice) {
   LlamaConfig config = small();
   config.kv_heads = 3;
-  const LlamaConfig part = part_config(config, {.rank = 2, .ranks = 3});
-  EXPECT_EQ(part.heads, 2);
-  EXPECT_EQ(part.kv_heads, 1);
-  EXPECT_EQ(part.hidden_dim, 10);
-  EXPECT_EQ(part.head_dim(), config.head_dim());
-  EXPECT_EQ(part.dim, config.dim);
-  EXPECT_EQ(part_config(config, {}), config);
+  const LlamaConfig slice = slice_config(config, {.rank = 2, .ranks = 3});
+  EXPECT_EQ(slice.heads, 2);
+  EXPECT_EQ(slice.kv_heads, 1);
+  EXPECT_EQ(slice.hidden_dim, 10);
+  EXPECT_EQ(slice.head_dim(), config.head_dim());
+  EXPECT_EQ(slice.dim, config.dim);
+  EXPECT_EQ(slice_config(config, {}), config);
 }
 
-TEST(Part, VocabulariesMayDifferByOne) {
+TEST(Slice, VocabulariesMayDifferByOne) {
   EXPECT_EQ(range_of(13, {.rank = 0, .ranks = 3}), (Range{0, 4}));
   EXPECT_EQ(range_of(13, {.rank = 1, .ranks = 3}), (Range{4, 8}));
   EXPECT_EQ(range_of(13, {.rank = 2, .ranks = 3}), (Range{8, 13}));
 }
 
-TEST(Part, RefusesByName) {
+TEST(Slice, RefusesByName) {
   const auto refusal = [](LlamaConfig config, int ranks) {
-    return error_of([&] { part_config(config, {.rank = 0, .ranks = ranks}); });
+    return error_of([&] { slice_config(config, {.rank = 0, .ranks = ranks}); });
   };
   EXPECT_EQ(refusal(small(), 4), "model: 6 heads cannot be divided equally among 4 ranks");
   LlamaConfig config = small();
@@ -57,31 +57,31 @@ TEST(Part, RefusesByName) {
   EXPECT_EQ(refusal(config, 6), "model: a vocabulary of 5 cannot be divided among 6 ranks");
 }
 
-/// The parts of every parameter, in the order of the ranks, are the whole one bit for bit.
-TEST(Part, WeightsAreSlicesOfTheWholeModels) {
+/// The slices of every parameter, in the order of the ranks, are the whole one bit for bit.
+TEST(Slice, WeightsAreSlicesOfTheWholeModels) {
   for (const bool tied : {false, true}) {
     LlamaConfig config = small();
     config.tied_head = tied;
     const Weights whole(config, StageSpan::whole(config), Device::kCpu, 7);
     for (const int ranks : {2, 3, 6})
       for (int rank = 0; rank < ranks; ++rank) {
-        const TensorPart part{.rank = rank, .ranks = ranks};
-        const Weights weights(config, StageSpan::whole(config), Device::kCpu, 7, part);
+        const TensorSlice slice{.rank = rank, .ranks = ranks};
+        const Weights weights(config, StageSpan::whole(config), Device::kCpu, 7, slice);
         ASSERT_EQ(weights.named.size(), whole.named.size());
         for (size_t i = 0; i < whole.named.size(); ++i) {
           const Parameter& all = whole.named[i];
           EXPECT_EQ(weights.named[i].name, all.name);
           EXPECT_EQ(whole_shape(all.name, config), all.value.shape());
-          const Tensor slice = part_of(all.name, all.value, part).clone();
-          ASSERT_EQ(weights.named[i].value.shape(), slice.shape()) << all.name;
-          EXPECT_TRUE(std::ranges::equal(weights.named[i].value.values(), slice.values()))
-              << all.name << ", part " << rank << " of " << ranks;
+          const Tensor expected = slice_of(all.name, all.value, slice).clone();
+          ASSERT_EQ(weights.named[i].value.shape(), expected.shape()) << all.name;
+          EXPECT_TRUE(std::ranges::equal(weights.named[i].value.values(), expected.values()))
+              << all.name << ", slice " << rank << " of " << ranks;
         }
       }
   }
 }
 
-TEST(Part, EveryRankHasTheNormsAndNoMatrixTwice) {
+TEST(Slice, EveryRankHasTheNormsAndNoMatrixTwice) {
   EXPECT_EQ(cut_of("model.layers.0.input_layernorm.weight"), Cut::kNone);
   EXPECT_EQ(cut_of("model.norm.weight"), Cut::kNone);
   EXPECT_EQ(cut_of("model.layers.3.self_attn.o_proj.weight"), Cut::kColumns);

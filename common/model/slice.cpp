@@ -1,32 +1,32 @@
-// TensorPart: a model whose every layer is divided among several ranks (tensor parallelism).
-#include "common/model/part.h"
+// TensorSlice: a model whose every layer is divided among several ranks (tensor parallelism).
+#include "common/model/slice.h"
 
 #include "common/error.h"
 
 namespace lab {
 
-Range range_of(int64_t count, const TensorPart& part) {
-  return {count * part.rank / part.ranks, count * (part.rank + 1) / part.ranks};
+Range range_of(int64_t count, const TensorSlice& slice) {
+  return {count * slice.rank / slice.ranks, count * (slice.rank + 1) / slice.ranks};
 }
 
-LlamaConfig part_config(const LlamaConfig& whole, const TensorPart& part) {
-  require(part.ranks >= 1 && 0 <= part.rank && part.rank < part.ranks, "part {} of {} of a model",
-          part.rank, part.ranks);
+LlamaConfig slice_config(const LlamaConfig& whole, const TensorSlice& slice) {
+  require(slice.ranks >= 1 && 0 <= slice.rank && slice.rank < slice.ranks,
+          "slice {} of {} of a model", slice.rank, slice.ranks);
   LlamaConfig config = whole;
-  if (part.ranks == 1) return config;
+  if (slice.ranks == 1) return config;
   const auto divide = [&](const char* what, int64_t& count) {
-    require(count % part.ranks == 0, "model: {} {} cannot be divided equally among {} ranks", count,
-            what, part.ranks);
-    count /= part.ranks;
+    require(count % slice.ranks == 0, "model: {} {} cannot be divided equally among {} ranks",
+            count, what, slice.ranks);
+    count /= slice.ranks;
   };
   config.head_width = whole.head_dim();
   divide("heads", config.heads);
   divide("kv_heads", config.kv_heads);
   divide("channels of hidden_dim", config.hidden_dim);
-  require(whole.vocab_size >= part.ranks,
+  require(whole.vocab_size >= slice.ranks,
           "model: a vocabulary of {} cannot be divided among {} ranks", whole.vocab_size,
-          part.ranks);
-  config.vocab_size = range_of(whole.vocab_size, part).size();
+          slice.ranks);
+  config.vocab_size = range_of(whole.vocab_size, slice).size();
   return config;
 }
 
@@ -48,10 +48,10 @@ Shape whole_shape(const std::string& name, const LlamaConfig& c) {
   return {c.vocab_size, c.dim};
 }
 
-Tensor part_of(const std::string& name, const Tensor& whole, const TensorPart& part) {
+Tensor slice_of(const std::string& name, const Tensor& whole, const TensorSlice& slice) {
   const Cut cut = cut_of(name);
   if (cut == Cut::kNone) return whole;
-  const Range range = range_of(cut == Cut::kRows ? whole.size(0) : whole.size(1), part);
+  const Range range = range_of(cut == Cut::kRows ? whole.size(0) : whole.size(1), slice);
   return cut == Cut::kRows ? whole.rows(range.first, range.last)
                            : whole.columns(range.first, range.last);
 }

@@ -1,4 +1,4 @@
-// What the tests of lab 10 share: random tensors, parts of them, and messages.
+// What the tests of lab 10 share: random tensors, slices of them, and messages.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model/part.h"
+#include "common/model/slice.h"
 #include "tests/grading/training_case.h"
 #include "tests/grading/verdict.h"
 
@@ -23,7 +23,7 @@ using lab::grading::Operation;
 using lab::grading::Parcel;
 using lab::grading::stop;
 
-inline lab::TensorPart part(size_t rank, size_t ranks) {
+inline lab::TensorSlice slice(size_t rank, size_t ranks) {
   return {.rank = static_cast<int>(rank), .ranks = static_cast<int>(ranks)};
 }
 
