@@ -89,8 +89,8 @@ void close_gradient(Sharded& sharded, size_t part);
 /// under way, if there is a next one.
 ///
 /// Posts with all_gather_async into a new tensor `values` whatever is not under way yet, first
-/// `use.part`, then `use.next`, and keeps the Work in `gathering`. Waits for `use.part` only;
-/// its `gathering` is empty afterwards. So at most one part is gathered ahead.
+/// `use.part`, then `use.next`, and keeps the Work in `gathering`. Then it waits, for `use.part`
+/// only; its `gathering` is empty afterwards. So at most one part is gathered ahead.
 void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use);
 /// Task 4 · ... and after it: the model releases the part, and `values` is undefined again.
 void close_values(Sharded& sharded, size_t part);

@@ -10,6 +10,12 @@ namespace {
 
 using Microbatch = MicrobatchPart;
 
+bool loss_got_all_targets(const TrainingStep& s) {
+  const Numbers totals = s.result.numbers(s.entry("totals"));
+  return s.contract.loss_gets_all_targets && !totals.empty() &&
+         std::ranges::all_of(totals, [&](double total) { return total == s.all.targets; });
+}
+
 /// `p`: what the contract divides by the targets of.
 std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p) {
   const double total = p.targets;
@@ -41,53 +47,55 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
         {fmt::format("the means of the ranks are added up: summed over {} replicas, and not "
                      "averaged?",
                      n),
-         own},
+         own, true},
         {"a mean of means over the ranks: every rank counts the same, however many targets it has; "
          "weigh each by its share of all targets",
-         [=](const Microbatch& b) { return own(b) / n; }},
+         [=](const Microbatch& b) { return own(b) / n; }, true},
         {"each rank is weighed by its number of microbatches, not by its targets",
-         [=, &p](const Microbatch& b) { return p.count_of(b.replica) / count * own(b); }},
+         [=, &p](const Microbatch& b) { return p.count_of(b.replica) / count * own(b); }, true},
         {"each rank is weighed by its number of sequences, not by its targets",
-         [=](const Microbatch& b) { return sequences_of(b.replica) / sequences * own(b); }},
+         [=](const Microbatch& b) { return sequences_of(b.replica) / sequences * own(b); }, true},
         {"divided by the number of ranks on top of the number of targets: averaged twice",
          [=](const Microbatch&) { return 1 / total / n; }},
         {"this rank's own only, the mean over its own targets: nothing of the other ranks; " +
              s.contract.how_to_average,
-         [=, r = s.replica](const Microbatch& b) { return b.replica == r ? own(b) : 0.0; }},
+         [=, r = s.replica](const Microbatch& b) { return b.replica == r ? own(b) : 0.0; }, true},
         {"this rank's share of the mean only: nothing of the other ranks was added",
          [=, r = s.replica](const Microbatch& b) { return b.replica == r ? 1 / total : 0.0; }},
         {"a sum over each rank's targets is averaged: pass the number of its targets to loss",
-         [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total; }},
+         [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total; }, true},
         {"the means of a rank's microbatches are added up: pass the number of targets of all of "
          "its microbatches to loss",
-         [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total * of_itself(b); }},
+         [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total * of_itself(b); },
+         true},
         {"a mean of means over a rank's microbatches: pass the number of targets of all of its "
          "microbatches to loss",
          [=, &p](const Microbatch& b) {
            return p.targets_of(b.replica) / total * of_itself(b) / p.count_of(b.replica);
-         }},
+         },
+         true},
     };
   std::vector<Weighing> always = {
       {"every microbatch is divided by its own targets, and the means are added up: pass the "
        "targets of the whole step to loss",
-       of_itself},
+       of_itself, true},
       {"a mean of means: every microbatch counts the same, however many targets it has; pass the "
        "targets of the whole step to loss",
-       [=](const Microbatch& b) { return of_itself(b) / count; }},
+       [=](const Microbatch& b) { return of_itself(b) / count; }, true},
       {"a sum over the targets, not a mean: divide by the number of targets of the step",
-       [](const Microbatch&) { return 1.0; }},
+       [](const Microbatch&) { return 1.0; }, true},
       {"divided by the number of targets twice",
        [=](const Microbatch&) { return 1 / total / total; }},
       {"divided by the number of microbatches as well, although loss has divided by all targets "
        "already: averaged twice",
        [=](const Microbatch&) { return 1 / total / count; }},
       {"divided by the number of microbatches, not of targets",
-       [=](const Microbatch&) { return 1 / count; }},
+       [=](const Microbatch&) { return 1 / count; }, true},
       {"divided by the number of sequences, not of targets",
-       [=](const Microbatch&) { return 1 / sequences; }},
+       [=](const Microbatch&) { return 1 / sequences; }, true},
       {"padding is counted as a target: a position whose next token is lab::kPadding predicts "
        "nothing; TokenBatch::target_count() leaves it out",
-       [=](const Microbatch&) { return 1 / positions; }},
+       [=](const Microbatch&) { return 1 / positions; }, true},
       {"only the last microbatch arrived: is something zeroed or overwritten inside the loop?",
        [=](const Microbatch& b) { return is_last(b) ? 1 / total : 0.0; }},
       {"only the first microbatch arrived",
@@ -103,9 +111,10 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
     of_earlier_steps.push_back(
         {"divided by the number of targets of an earlier step: is something kept from one "
          "call to the next?",
-         [=](const Microbatch&) { return targets > 0 ? 1 / targets : 0.0; }});
+         [=](const Microbatch&) { return targets > 0 ? 1 / targets : 0.0; }, true});
   for (const std::vector<Weighing>* more : {&of_replicas, &of_earlier_steps, &always})
     all.insert(all.end(), more->begin(), more->end());
+  if (loss_got_all_targets(s)) std::erase_if(all, &Weighing::by_total);
   return all;
 }
 

@@ -17,6 +17,7 @@ namespace lab::grading {
 struct Weighing {
   std::string message;
   StepParts::Weight weight;
+  bool by_total = false;  // the mistake is the number of targets that loss was given
 };
 
 /// What a lab's contract says about a step.
@@ -28,6 +29,8 @@ struct StepContract {
     kPartOnLastStage,  // the replica's sum divided by all targets; 0 elsewhere
   } loss = Loss::kOwnMean;
   bool updates_only = true;  // nothing but the optimizer changes the weights
+  /// The loss is given the targets of all replicas. Where it was, no Weighing `by_total` is told.
+  bool loss_gets_all_targets = false;
   bool bits_of_one_process = false;
   bool loss_in_parts = false;  // added up in another order than that of one process: other bits
   std::string how_to_average = "average the gradients over the ranks before the update";

@@ -35,6 +35,15 @@ struct Sizes {
   double shard(size_t p) const { return part[p] / ranks; }
   double all() const { return std::accumulate(part.begin(), part.end(), 0.0); }
   double largest_shard() const { return std::ranges::max(part) / ranks; }
+  /// The parts that one forward pass, and then its backward pass, use, in their order.
+  std::vector<size_t> uses() const {
+    std::vector<size_t> forward(part.size());
+    std::iota(forward.begin(), forward.end(), size_t{0});
+    if (tied) forward.push_back(0);
+    std::vector<size_t> both = forward;
+    both.insert(both.end(), forward.rbegin(), forward.rend());
+    return both;
+  }
   /// The parts that a backward pass uses, each step of the computation alone.
   std::vector<std::vector<size_t>> backward() const {
     std::vector<std::vector<size_t>> uses{{part.size() - 1}};
@@ -128,36 +137,66 @@ void expect_memory(const TrainingCase& c, const Sizes& sizes, const Parcel& rank
                     after, before, where));
 }
 
+bool is_number_or_two(const Operation& operation) {
+  return operation.bytes > 0 && operation.bytes <= kNumberOrTwo;
+}
+
+/// What a rank has sent in a step.
+std::vector<Operation> messages_of(const Parcel& rank, size_t step) {
+  std::vector<Operation> messages = operations_of(rank.part(fmt::format("traffic.{}", step)));
+  std::erase_if(messages, [](const Operation& one) { return one.kind >= OpKind::kForward; });
+  return messages;
+}
+
+/// Stage 3: the parts are gathered in the order of their use, and each is posted before the wait
+/// for the one before it begins.
+void expect_gathered_ahead(const Sizes& sizes, const std::vector<Operation>& gathers,
+                           const std::string& where) {
+  const std::vector<size_t> uses = sizes.uses();
+  for (size_t k = 0; k < gathers.size(); ++k) {
+    const size_t p = uses[k % uses.size()];
+    const double expected = kFloat * sizes.shard(p);
+    if (static_cast<double>(gathers[k].bytes) != expected)
+      stop(
+          fmt::format("open_values posts all_gathers in another order than parts are used: first "
+                      "use.part, then use.next, because they take place one after the other and "
+                      "this part is needed now{}: all_gather {} of the step sends {} bytes, "
+                      "expected {} of part {}",
+                      where, k + 1, gathers[k].bytes, expected, p));
+    const bool is_last = (k + 1) % (uses.size() / 2) == 0;  // of its pass
+    if (!is_last && gathers[k].waiting_ns < gathers[k + 1].begin_ns)
+      stop(
+          fmt::format("open_values waits for part {} before it has posted part {}: post use.next "
+                      "first, so that it can follow at once while this rank still waits{}",
+                      p, uses[(k + 1) % uses.size()], where));
+  }
+}
+
 void expect_traffic(const TrainingCase& c, const Sizes& sizes, const Parcel& rank, size_t r,
                     size_t step) {
   const auto microbatches = static_cast<double>(c.steps[step][r].size());
-  double used = 0;  // bytes of the shards that a pass uses
-  size_t uses = 0;
-  for (const auto& parts : sizes.backward())
-    for (size_t p : parts) {
-      used += kFloat * sizes.shard(p);
-      ++uses;
-    }
+  double used = 0;  // bytes of the shards that a forward and a backward pass use
+  for (const size_t p : sizes.uses()) used += kFloat * sizes.shard(p);
+  const double uses = microbatches * static_cast<double>(sizes.uses().size());
   const double once = kFloat * sizes.all() / sizes.ranks;
   const auto parts = static_cast<double>(sizes.part.size());
   const bool one = sizes.stage == 1;
-  const double reduced = one ? once : microbatches * used;
-  const double reductions = one ? parts : microbatches * static_cast<double>(uses);
-  const double gathered = sizes.stage == 3 ? 2 * microbatches * used : once;
-  const double gathers = sizes.stage == 3 ? 2 * microbatches * static_cast<double>(uses) : parts;
+  const double reduced = one ? once : microbatches * used / 2;
+  const double reductions = one ? parts : uses / 2;
+  const double gathered = sizes.stage == 3 ? microbatches * used : once;
+  const double gathers = sizes.stage == 3 ? uses : parts;
 
   double bytes[2] = {0, 0};
   double counts[2] = {0, 0};
-  size_t small = 0;
+  std::vector<Operation> gathered_parts;
   std::string others;
-  for (const Operation& operation : operations_of(rank.part(fmt::format("traffic.{}", step)))) {
-    if (operation.kind >= OpKind::kForward) continue;
+  for (const Operation& operation : messages_of(rank, step)) {
+    if (is_number_or_two(operation)) continue;
     const bool is_gather = operation.kind == OpKind::kAllGather;
-    if (operation.bytes <= kNumberOrTwo && operation.bytes > 0) {
-      ++small;
-    } else if (is_gather || operation.kind == OpKind::kReduceScatter) {
+    if (is_gather || operation.kind == OpKind::kReduceScatter) {
       bytes[is_gather] += static_cast<double>(operation.bytes);
       ++counts[is_gather];
+      if (is_gather) gathered_parts.push_back(operation);
     } else {
       others = fmt::format("{} of {} bytes", lab::op_name(operation.kind), operation.bytes);
     }
@@ -178,12 +217,22 @@ void expect_traffic(const TrainingCase& c, const Sizes& sizes, const Parcel& ran
   };
   check("reduces", false, reduced, reductions);
   check("gathers", true, gathered, gathers);
-  const size_t numbers = c.max_norm > 0 ? 2 : 1;
-  if (small > numbers || (small < numbers && sizes.ranks > 1))
-    stop(
-        fmt::format("a step sends {} messages of a number or two, expected {}: the targets of all "
-                    "ranks{}{}",
-                    small, numbers, c.max_norm > 0 ? ", and the norm" : "", where));
+  if (sizes.stage == 3) expect_gathered_ahead(sizes, gathered_parts, where);
+}
+
+/// When all numbers are right: does a step send more of them than it needs?
+void expect_numbers_sent(const TrainingCase& c, const Parcel& rank, size_t r, size_t step) {
+  const auto sent =
+      static_cast<size_t>(std::ranges::count_if(messages_of(rank, step), is_number_or_two));
+  const size_t needed = c.max_norm > 0 ? 2 : 1;
+  if (sent > needed || (sent < needed && c.ranks() > 1))
+    stop(fmt::format(
+        "a step sends {} messages of a number or two, expected {}: the targets of all "
+        "ranks{}\nrank {}, step {}",
+        sent, needed,
+        c.max_norm > 0 ? ", and the squares of their gradients"
+                       : "; nothing is clipped here, and the loss stays this rank's part",
+        r, step + 1));
 }
 
 /// The weights after the step are those before, updated by the optimizer.
@@ -221,7 +270,8 @@ std::vector<lab::grading::Weighing> own_targets(const lab::grading::StepParts& a
            [&all](const lab::grading::MicrobatchPart& b) {
              const double own = all.targets_of(b.replica);
              return own > 0 ? 1 / own : 0.0;
-           }}};
+           },
+           true}};
 }
 
 void judge(const TrainingCase& c, int stage, const std::vector<Parcel>& ranks) {
@@ -241,13 +291,17 @@ void judge(const TrainingCase& c, int stage, const std::vector<Parcel>& ranks) {
               {.gradient = StepContract::Gradient::kOfAllReplicas,
                .loss = StepContract::Loss::kPartOnLastStage,
                .updates_only = false,
+               .loss_gets_all_targets = true,
                .how_to_average = "the loss is given the targets of all ranks, and reduce_gradient "
                                  "sums over the ranks",
                .how_to_clip = "call clip_gradients after the last reduce_gradient and before the "
                               "update",
                .weighings = own_targets});
   for (size_t step = 0; step < c.steps.size(); ++step)
-    for (size_t r = 0; r < ranks.size(); ++r) expect_memory(c, sizes, ranks[r], r, step);
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      expect_numbers_sent(c, ranks[r], r, step);
+      expect_memory(c, sizes, ranks[r], r, step);
+    }
 }
 
 }  // namespace

@@ -68,11 +68,11 @@ LAB_GIVEN void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use
     p.gathering = sharded.world.all_gather_async(p.values, p.own_values);
   };
   begin(use.part);
+  if (use.next) begin(*use.next);
   Part& p = sharded.parts.at(use.part);
   if (p.gathering) p.gathering->wait();
   p.gathering = {};
   sharded.model.bind(use.part, p.values);
-  if (use.next) begin(*use.next);
 }
 
 LAB_GIVEN void close_values(Sharded& sharded, size_t part) {

@@ -1,8 +1,11 @@
 // Task 5: the norm of a gradient of which every rank holds shards.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tests/grading/training_case.h"
 #include "tests/labs/09_sharded/promises.h"
@@ -26,6 +29,42 @@ double squares(const Parcel& input, size_t part) {
 
 double squares(const Parcel& input) {
   return squares(input, 0) + squares(input, 1) + squares(input, 2);
+}
+
+/// By what `got` was multiplied, if by one number; 0 where there is nothing to multiply.
+std::optional<double> factor_of(const Numbers& got, const Numbers& before) {
+  const auto largest =
+      std::ranges::max_element(before, {}, [](double value) { return std::abs(value); });
+  if (got.size() != before.size() || *largest == 0) return 0;
+  const double factor = got[static_cast<size_t>(largest - before.begin())] / *largest;
+  for (size_t i = 0; i < got.size(); ++i)
+    if (!(std::abs(got[i] - factor * before[i]) <= 1e-5 * std::abs(factor * *largest))) return {};
+  return factor;
+}
+
+/// One norm, so one factor for all parts of all ranks.
+void expect_one_factor(double norm, double max_norm, const std::vector<Parcel>& inputs,
+                       const std::vector<Parcel>& ranks) {
+  const double right = norm > max_norm ? max_norm / norm : 1;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    std::vector<double> factors;
+    for (size_t p = 0; p < std::size(kSizes); ++p) {
+      const std::string entry = fmt::format("own.{}", p);
+      const auto factor = factor_of(lab::grading::to_doubles(ranks[r].tensor(entry)),
+                                    lab::grading::to_doubles(inputs[r].tensor(entry)));
+      if (!factor) return;  // numbers that no factor explains are told one by one
+      if (*factor != 0) factors.push_back(*factor);
+    }
+    if (factors.empty()) continue;
+    const auto [least, most] = std::ranges::minmax(factors);
+    if (most - least <= 1e-5 * std::abs(most)) continue;
+    stop(
+        fmt::format("parts are scaled by different factors: the norm is that of the whole model, "
+                    "not of each part, and all gradients are scaled by max_norm / norm\nrank {}: "
+                    "the parts are multiplied by {:.4g}, expected {:.4g} for all of them (norm "
+                    "{:.4g}, max_norm {:.4g})",
+                    r, fmt::join(factors, ", "), right, norm, max_norm));
+  }
 }
 
 void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector<Parcel>& ranks) {
@@ -60,6 +99,7 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
             },
         .if_not_finite = {}};
   });
+  expect_one_factor(norm, max_norm, inputs, ranks);
   const double factor = norm > max_norm ? max_norm / norm : 1;
   for (size_t p = 0; p < std::size(kSizes); ++p)
     lab::grading::expect_on_every_rank(
