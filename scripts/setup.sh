@@ -111,13 +111,57 @@ configure() {
   fi
 }
 
-# Builds the given targets (none: all). Quiet when it succeeds.
+# Reads ninja's output, and passes on what somebody who only wants the result has to know: from the third second on
+# that something is built, warnings, and the errors, those of files in labs/ first, without the compilers' command lines.
+build_news() {
+  local line part='' status began=$SECONDS progress='...' shown='' block='' own='' other=''
+  while true; do
+    status=0
+    IFS= read -r -t 1 line || status=$?
+    line=$part$line part=
+    if ((status > 128)); then # a second without a whole line
+      part=$line line=
+    elif ((status)) && [[ -z $line ]]; then
+      break
+    fi
+    if [[ $line =~ ^\[[0-9]+/[0-9]+\] ]]; then progress=${BASH_REMATCH[0]}; fi
+    if ((SECONDS - began > 2)) && [[ -t 1 ]]; then
+      shown=terminal
+      printf '\r\e[Kbuilding %s' "$progress"
+    elif ((SECONDS - began > 2)) && [[ -z $shown ]]; then
+      shown=line
+      echo "building ..."
+    fi
+    case $line in
+      '' | "-- "* | "ninja: no work to do." | "ninja: build stopped: "*) ;;
+      "["[0-9]*/[0-9]*"] "*) block= ;;
+      "FAILED: labs/"* | "FAILED: "*/labs/*) block=own_command ;;
+      "FAILED: "*) block=other_command ;;
+      *)
+        case $block in
+          *_command) block=${block%_command} ;;
+          own) own+=$line$'\n' ;;
+          other) other+=$line$'\n' ;;
+          *)
+            [[ $shown != terminal ]] || printf '\r\e[K'
+            printf '%s\n' "$line"
+            ;;
+        esac
+        ;;
+    esac
+  done
+  [[ $shown != terminal ]] || printf '\r\e[K'
+  printf '%s%s' "$own" "$other"
+}
+
+# Builds the given targets (none: all). Standard output is reserved for the program that is built: it may be redirected
+# to a file.
 build_targets() {
-  local target arguments=()
+  local target arguments=() log="$build/build.log" filter=build_news
   for target; do arguments+=(--target "$target"); done
-  # Standard output is reserved for the program that is built: it may be redirected to a file.
-  cmake --build "$build" --parallel "$(build_jobs)" "${arguments[@]}" >&2 ||
-    fail "the build failed: see the first error above"
+  if [[ ${CI:-} == true ]]; then filter='cat'; fi
+  cmake --build "$build" --parallel "$(build_jobs)" "${arguments[@]}" 2>&1 | tee "$log" | "$filter" >&2 ||
+    fail "the build failed: see the first error above (all of its output: ${log#"$root"/})"
 }
 
 # Makes the machine ready for train and test, whatever its state. If there is a build tree, packages are

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# What ./workbook shows of a build: nothing if all is up to date, warnings, and the errors of labs' files first.
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/programs/helpers.sh
+source "$here/helpers.sh"
+root=$(mktemp -d -t build-news-test.XXXXXX)
+build=$root/build/student
+trap 'rm -rf "$root"' EXIT
+# shellcheck source=scripts/setup.sh
+source "$here/../../scripts/setup.sh"
+unset CI
+
+cat >"$root/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(news NONE)
+file(GLOB parts CONFIGURE_DEPENDS *.part)
+add_custom_command(OUTPUT made COMMAND cmake -E touch made)
+add_custom_command(OUTPUT warned COMMAND echo "warning: unused" COMMAND cmake -E touch warned)
+add_custom_command(OUTPUT labs/02_x/x.o COMMAND echo "x.cpp: error in the lab" COMMAND sh -c "exit 3")
+add_custom_command(OUTPUT other.o COMMAND echo "other.cpp: error elsewhere" COMMAND sh -c "exit 3")
+add_custom_target(quiet DEPENDS made)
+add_custom_target(loud DEPENDS warned)
+add_custom_target(broken DEPENDS other.o labs/02_x/x.o)
+CMAKE
+cmake -G Ninja -S "$root" -B "$build" >/dev/null
+
+# says TEXT TARGET: all that building it prints, on stderr.
+says() {
+  local text
+  text=$(build_targets "$2" 2>&1 >"$root/stdout") || true
+  [[ $text == "$1" && ! -s $root/stdout ]] || fail "$2 says:"$'\n'"$text"$'\n'"and not:"$'\n'"$1"
+}
+
+says '' quiet
+says '' quiet # up to date
+touch "$root/new.part"
+says '' quiet # cmake runs again
+says 'warning: unused' loud
+
+# Both fail at once, because two run at once, and in either order.
+build_jobs() { echo 2; }
+says 'x.cpp: error in the lab
+other.cpp: error elsewhere
+error: the build failed: see the first error above (all of its output: build/student/build.log)' broken
+grep -q 'FAILED: other.o' "$build/build.log" || fail "the log lacks what the terminal leaves out"
+if (build_targets broken 2>/dev/null); then fail "a broken build counts as a success"; fi
+
+# In CI, everything.
+CI=true build_targets quiet 2>&1 | grep -q 'no work to do' || fail "CI does not show all"
+
+# Whatever takes longer than two seconds says so, though nothing is finished yet.
+news=$({ sleep 3.5 && echo "[1/1] Building it" && printf 'without an end'; } | build_news)
+[[ $news == $'building ...\nwithout an end' ]] || fail "a slow build says: $news"
