@@ -4,13 +4,13 @@
 // by split). They keep nothing between calls. All ranks of `group` call them together, with equally
 // many elements and the same `op`.
 //
-// n: ranks of the group, at least 1. N: elements of `tensor`, a vector of float32 in host memory;
-// N may be 0, less than n, or no multiple of n. S = 4 N: its bytes. The result replaces the
+// n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory;
+// E may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the
 // tensor's numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero
 // may differ). Additions are done by lab::combine, for every `op`.
 //
-// Chunk c of n is elements floor(c N / n) up to, not including, floor((c + 1) N / n). The largest
-// has C = ceil(N / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
+// Chunk c of n is elements floor(c E / n) up to, not including, floor((c + 1) E / n). The largest
+// has C = ceil(E / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
 // If C is above kSegment, the functions of task 2 may cut what they send in any number of messages.
 //
 // Scratch is the memory that a function needs beside `tensor`. Times are those of a network where a
@@ -33,7 +33,7 @@ inline constexpr int64_t kSegment = 1 << 17;
 /// Task 1 · Rank 0 receives the tensors of all others, one by one, and sends everybody the result.
 ///
 /// Rank 0 sends and receives n - 1 messages of S bytes, every other rank one. Scratch: S on rank 0.
-/// Time: (n - 1) (2 (alpha + beta S) + gamma N).
+/// Time: (n - 1) (2 (alpha + beta S) + gamma E).
 void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
 /// Task 2 · Around the ring, 0 to 1 to 2 ... to 0, in n - 1 steps. In each, every rank sends one
@@ -57,8 +57,8 @@ void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGr
 /// result from there at the end. In between, ranks below p exchange what they have with rank
 /// r XOR 1, then r XOR 2, r XOR 4 ... below p, and combine.
 ///
-/// Scratch: S. Time: log2(p) (alpha + beta S + gamma N) and, if p < n,
-/// 2 (alpha + beta S) + gamma N more.
+/// Scratch: S. Time: log2(p) (alpha + beta S + gamma E) and, if p < n,
+/// 2 (alpha + beta S) + gamma E more.
 void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
 /// Two groups of a rank, where the network within a host is faster than that between hosts.
@@ -74,7 +74,7 @@ Hosts make_hosts(lab::ProcessGroup& world, int ranks_per_host);
 /// Task 4 · Reduce-scatter inside; all-reduce of this rank's chunk across, around a ring;
 /// all-gather inside.
 ///
-/// With m ranks on each of h hosts, C = ceil(N / m) and D = ceil(C / h):
+/// With m ranks on each of h hosts, C = ceil(E / m) and D = ceil(C / h):
 /// scratch 4 C bytes; time, with alpha and beta inside a host, alpha' and beta' between hosts,
 ///   2 (m - 1) (alpha + 4 beta C) + (m - 1) gamma C
 /// + 2 (h - 1) (alpha' + 4 beta' D) + (h - 1) gamma D.

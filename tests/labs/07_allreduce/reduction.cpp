@@ -152,7 +152,7 @@ void expect_chunks(const Case& c, const std::vector<Operation>& operations,
   if (sent == promised || receivers(sent) != receivers(promised)) return;
   stop(
       fmt::format("rank {} sends chunks of other lengths than the contract's: chunk c begins at "
-                  "element c N / n, rounded down{}",
+                  "element c E / n, rounded down{}",
                   place, details(sent, promised)));
 }
 

@@ -91,9 +91,9 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
   const int64_t rest = q.elements % q.ranks;
   const double down = with_elements(q.elements - rest);
   const double up = with_elements(q.elements - rest + q.ranks);
-  if (equal(got, down)) return "as if the longest chunk had N / n elements rounded down";
+  if (equal(got, down)) return "as if the longest chunk had E / n elements rounded down";
   if (equal(got, down + (up - down) * static_cast<double>(rest) / q.ranks))
-    return "as if chunks had N / n elements with a fraction, where the longest is rounded up";
+    return "as if chunks had E / n elements with a fraction, where the longest is rounded up";
   if (equal(got, with([](Question& c) {
               c.costs.inside.beta /= 4;
               c.costs.between.beta /= 4;
