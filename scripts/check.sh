@@ -12,11 +12,11 @@ build="$root/build/student"
 source "$root/scripts/setup.sh"
 cd "$root"
 
-cpp_files() { find common labs solutions tests \( -name '*.h' -o -name '*.cpp' \) -print0 | sort -z; }
+cpp_files() { find common labs solutions tests train \( -name '*.h' -o -name '*.cpp' \) -print0 | sort -z; }
 
 # The files to lint: not the students' (TODOs leave parameters unused).
 linted_files() {
-  find common solutions tests -name '*.cpp'
+  find common solutions tests train -name '*.cpp'
   find labs -name 'main*.cpp'
 }
 

@@ -50,7 +50,8 @@ RELEASED = [
     "scripts/debug.sh", "scripts/doctor.sh", "scripts/grade_files.py", "scripts/grade_submissions.py",
     "scripts/lab_code.py", "scripts/setup.sh", "scripts/slurm/*", "scripts/status.py", "scripts/submit.py",
     "scripts/watch.py", "tests/CMakeLists.txt", "tests/bench/*", "tests/emulation/*", "tests/grading/*",
-    "tests/unit/pipeline_plans.h"]  # lab 05's tests
+    "tests/unit/pipeline_plans.h",  # lab 05's tests
+    "train/*"]
 WITHHELD = [
     "cmake/build_mutants.sh", "docs/authors.md", "docs/grading.md", "docs/instructors.md",
     "tests/bench/gpu_script_test.sh", "tests/emulation/CMakeLists.txt", "tests/emulation/tests/*",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which part includes which, as docs/architecture.md says.
 
-    library  <-  run  <-  tools and the labs' main.cpp        gpu implements interfaces of the library
+    library  <-  run  <-  tools, train and the labs' main.cpp        gpu implements interfaces of the library
 
 No circle between folders; contracts and solutions include only the library; only tests include
 tests/. Prints each include that breaks a rule, and exits with 1 if there is one.
@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "gpu": {"library", "gpu"},
     "lab": {"library", "lab"},
     "program": {"library", "run", "lab", "program"},
+    "train": {"library", "run", "lab", "train"},
     "tests": {"library", "run", "tools", "gpu", "lab", "tests"},
 }
 # Kernels are launched on the stream that the library uses.
@@ -39,11 +40,11 @@ def part(path):
 
 def includes():
     """(file, what it includes), both relative to the root."""
-    for top in ("common", "labs", "solutions", "tests"):
+    for top in ("common", "labs", "solutions", "tests", "train"):
         for file in sorted((ROOT / top).rglob("*")):
             if file.suffix in (".h", ".cpp", ".cu"):
                 text = file.read_text(encoding="utf-8", errors="replace")
-                for included in re.findall(r'^#include "((?:common|labs|tests)/[^"]+)"', text, re.M):
+                for included in re.findall(r'^#include "((?:common|labs|tests|train)/[^"]+)"', text, re.M):
                     yield str(file.relative_to(ROOT)), included
 
 

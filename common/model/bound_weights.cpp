@@ -25,7 +25,7 @@ void LlamaStage::Impl::expect_binding(size_t part, const Tensor& flat) const {
 
 void LlamaStage::Impl::expect_bound(Pass pass, size_t part) const {
   if (weights.memory == WeightMemory::kOwn) return;
-  const size_t first = part == 0 ? 0 : weights.first_named(part - weights.part_of(0));
+  const size_t first = weights.first_of_part(part);
   require(weights.named[first].value.defined(),
           "the {} pass needs the weights of {}, which are not bound: bind them before, and release "
           "them after",
@@ -60,6 +60,14 @@ size_t LlamaStage::part_count() const { return impl_->weights.part_count(); }
 int64_t LlamaStage::part_size(size_t part) const { return impl_->weights.parts.at(part).size; }
 const std::string& LlamaStage::part_name(size_t part) const {
   return impl_->weights.parts.at(part).name;
+}
+
+std::span<const Parameter> LlamaStage::part_parameters(size_t part) const {
+  const Weights& weights = impl_->weights;
+  require(part < weights.part_count(), "part {} of a stage of {} parts", part,
+          weights.part_count());
+  const size_t first = weights.first_of_part(part);
+  return std::span(weights.named).subspan(first, weights.first_of_part(part + 1) - first);
 }
 
 void LlamaStage::bind(size_t part, const Tensor& weights) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,8 @@ class LlamaStage {
   size_t part_count() const;
   int64_t part_size(size_t part) const;
   const std::string& part_name(size_t part) const;  // "model.layers.3"
+  /// The part's piece of `named_parameters`.
+  std::span<const Parameter> part_parameters(size_t part) const;
 
   /// With WeightMemory::kBound the stage begins without memory for weights and gradients. These
   /// make a part's weights, or its gradients, views of a flat tensor that has at least as many

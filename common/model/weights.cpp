@@ -147,8 +147,8 @@ std::vector<Parameter> Weights::named_views(size_t part) {
 }
 
 void Weights::name_again(size_t part) {
-  const size_t first = part == 0 ? 0 : first_named(part - part_of(0));
-  std::ranges::move(named_views(part), named.begin() + static_cast<std::ptrdiff_t>(first));
+  std::ranges::move(named_views(part),
+                    named.begin() + static_cast<std::ptrdiff_t>(first_of_part(part)));
 }
 
 void Weights::bind(size_t part, const Tensor& flat) {

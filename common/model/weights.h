@@ -67,6 +67,11 @@ struct Weights {
   void bind_gradient(size_t part, const Tensor& flat);
   /// Writes the initial values into the part's weights.
   void initialise(size_t part, uint64_t seed);
+  /// The place in `named` of a part's first parameter; of what follows the last, for `part_count`.
+  size_t first_of_part(size_t part) const {
+    if (part == part_count()) return named.size();
+    return part == 0 ? 0 : first_named(part - part_of(0));
+  }
 
   Weight embedding;  // [V, C], if the stage embeds
   std::vector<LayerWeights> layers;

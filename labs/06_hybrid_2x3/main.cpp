@@ -1,9 +1,7 @@
-// Lab 06 · trains a LLaMA on several pipelines and has it tell a story: the workbook's trainer.
+// Lab 06 · trains a LLaMA on several pipelines and has it tell a story.
 // This program is given; the functions it calls from hybrid_2x3.h are yours.
 //
 // "Changed" marks the places of the training loop that differ from lab 05's.
-#include <fmt/format.h>
-
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,11 +19,9 @@
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/run/training/whose_labs.h"
-#include "common/usage_error.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"
 #include "labs/06_hybrid_2x3/hybrid_2x3.h"
-#include "labs/06_hybrid_2x3/main_overlap.h"
 
 namespace {
 
@@ -38,7 +34,7 @@ Schedule make_schedule(const RunPlan& plan) {
   return schedule.has_messages() ? schedule : lab05::with_messages(schedule);
 }
 
-int train(Job& job, const RunPlan& plan, bool overlap) {
+int train(Job& job, const RunPlan& plan) {
   // The mesh. New: this rank's place among pipelines and stages, and its two groups.
   const Schedule schedule = make_schedule(plan);
   const Setup setup(job, plan);
@@ -72,8 +68,6 @@ int train(Job& job, const RunPlan& plan, bool overlap) {
   const auto loss = recorded_loss(functions.loss, recorder);
   RecordedOptimizer recorded_optimizer(*optimizer, recorder);
   std::optional<TimeWindow> last_step;
-  std::optional<lab08::Reducer> reducer;
-  if (overlap) reducer.emplace(lab06::make_reducer(stage, mesh));
 
   // 3 · Loop. As in lab 02: all ranks leave it together.
   TrainingRun run(plan, {stage, *optimizer, sampler, setup.tokenizer, setup.data, validate, spans},
@@ -83,15 +77,11 @@ int train(Job& job, const RunPlan& plan, bool overlap) {
     const std::vector<TokenBatch> microbatches = run.next_microbatches();
 
     // 4 · Gradients. Changed: accumulated in each pipeline, then summed over the replicas of each
-    // stage; with --overlap, while the last backward pass goes on.
+    // stage.
     // 5 · Loss. Changed: each pipeline's last stage has a part of it.
     const int64_t begin_ns = monotonic_now_ns();
-    const float rate = learning_rate.at(step);
-    const double own_loss =
-        reducer ? lab06::overlapped_step(stage, recorded_optimizer, schedule, microbatches, loss,
-                                         rate, plan.clip, mesh, *reducer)
-                : lab06::train_step(stage, recorded_optimizer, schedule, microbatches, loss, rate,
-                                    plan.clip, mesh);
+    const double own_loss = lab06::train_step(stage, recorded_optimizer, schedule, microbatches,
+                                              loss, learning_rate.at(step), plan.clip, mesh);
     last_step = {.begin_ns = begin_ns, .end_ns = monotonic_now_ns()};
 
     // 6 · Metrics. Changed: the mean over all pipelines, every n steps.
@@ -121,20 +111,6 @@ void check(const RunPlan& plan) {
 }
 
 int start(int argc, char** argv) {
-  bool overlap = false;
-  const auto add_options = [&](CommandLine& line) {
-    line.group("Mesh");
-    line.add_flag("--overlap", overlap,
-                  "gradients travel to the other pipelines in buckets, during the last backward "
-                  "pass (lab 08): pays on a slow network; not kept on --resume");
-  };
-  const auto settle = [&](const RunPlan& settled) {
-    if (overlap && settled.dp == 1)
-      throw UsageError(
-          fmt::format("--overlap: 1 x {} has no other pipeline to send gradients to; ask for more, "
-                      "for example with --dp 2",
-                      settled.pp));
-  };
   const RunPlan plan =
       settle_plan(argc, argv,
                   {.about = "Trains a LLaMA on several pipelines and has it tell a story.",
@@ -144,12 +120,8 @@ int start(int argc, char** argv) {
                    .steps = 350,
                    .checkpoint_every = 50,
                    .log_every = 10,
-                   .restarts = true,
-                   .add_options = add_options,
-                   .settle = settle});
-  return run_program(
-      plan, argc, argv,
-      [overlap](Job& job, const RunPlan& settled) { return train(job, settled, overlap); }, check);
+                   .restarts = true});
+  return run_program(plan, argc, argv, train, check);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes docs/figures/report.png of a run's report.html, with Chromium and ImageMagick.
 #
-# Usage: scripts/figures/report.sh runs/001-hybrid
+# Usage: scripts/figures/report.sh runs/001-train
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 report=$(readlink -f -- "${1:?usage: report.sh RUN}/report.html")

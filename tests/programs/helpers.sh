@@ -7,9 +7,9 @@ fail() {
   exit 1
 }
 
-# run LAB OUT OPTION...: trains a small model with the solution of a lab.
+# run LAB OUT OPTION...: trains a small model with the solution of a lab; LAB may be train, the trainer.
 run() {
-  local program=$programs/lab$1_${whose:-solution} out=$2 option
+  local program=$programs/${1/#[0-9]/lab${1:0:1}}_${whose:-solution} out=$2 option
   local -A defaults=([--dim]=48 [--heads]=4 [--context]=64 [--story-tokens]=0 [--validate-every]=0
     [--threads]=1 [--validation-batches]=2 [--checkpoint-every]=0 [--decay]=constant [--warmup]=0
     [--cache]=cache)

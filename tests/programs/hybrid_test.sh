@@ -32,16 +32,6 @@ for text in 'Once upon a time' 'p1 stage 2'; do
   grep -q "$text" whole/report.html || fail "'$text' is not in the report"
 done
 
-# With --overlap, gradients travel in buckets, and the losses are the same within rounding.
-run 06 overlapped --overlap --log-every 1 --steps 6
-near whole overlapped
-run 06 overlapped_waves --dp 2 --pp 1 --overlap --microbatches 1 --waves 3 --log-every 1 --steps 6
-near whole overlapped_waves
-for shown in report.html:'on its way: ' timeline.svg:network trace.json:'"collective 1"'; do
-  grep -q "${shown#*:}" "overlapped/${shown%%:*}" || fail "no buckets in ${shown%%:*}"
-  if grep -q "${shown#*:}" "whole/${shown%%:*}"; then fail "buckets in ${shown%%:*}"; fi
-done
-
 # A run goes on in any mesh, with the numbers of one that did not stop.
 run 06 parts --log-every 1 --steps 3
 run 06 parts --resume --log-every 1 --steps 6
@@ -73,7 +63,6 @@ same whole again checkpoint-000006
 small=(--dim 48 --heads 4 --context 64 --cache cache --out x)
 refused '6 ranks, but there are 4' "$lab06" "${small[@]}" --dp 2 --pp 3 --ranks 4
 refused '7 ranks for 6 layers' "$lab06" "${small[@]}" --dp 1 --pp 7
-refused 'no other pipeline to send gradients to' "$lab06" "${small[@]}" --ranks 3 --overlap
 refused 'say these' "$lab06" "${small[@]}" --accumulate 5
 refused 'takes 6 microbatches a step' "$lab06" --resume --out whole --steps 9 --dp 4 --pp 1
 refused 'contradicts the run' "$lab06" --resume --out whole --steps 9 --dim 96

@@ -7,7 +7,7 @@
 set -euo pipefail
 # shellcheck source=tests/programs/helpers.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/helpers.sh"
-program=$(readlink -f -- "$1")/lab06_solution
+program=$(readlink -f -- "$1")/train_solution
 tries=${2:-4}
 folder=$(mktemp -d -t interrupt-test.XXXXXX)
 launcher=
@@ -68,4 +68,7 @@ interrupt stages TERM launcher --resume
 goes_on stages
 interrupt stages TERM rank --resume
 goes_on stages
-echo "$((tries + 3)) runs of the default model were interrupted and had a checkpoint to go on from"
+interrupt shards INT launcher --shard 3 --dp 3
+interrupt shards TERM rank --resume
+goes_on shards
+echo "$((tries + 5)) runs of the default model were interrupted and had a checkpoint to go on from"

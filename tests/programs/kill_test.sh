@@ -3,11 +3,13 @@
 # process behind, and resumes from its last complete checkpoint, or from the start if it has none, with
 # the losses and the weights of an undisturbed run, to the last bit.
 #
-# Usage: kill_test.sh FOLDER_OF_PROGRAMS [KILLS [SEED]]
+# Usage: kill_test.sh FOLDER_OF_PROGRAMS [KILLS [SEED [OPTION...]]]; OPTION: how the ranks divide the work
 set -euo pipefail
-program=$(readlink -f -- "$1")/lab06_solution
+program=$(readlink -f -- "$1")/train_solution
 kills=${2:-10}
 seed=${3:-$RANDOM}
+division=("${@:4}")
+((${#division[@]})) || division=(--dp 2 --pp 2)
 folder=$(mktemp -d -t kill-test.XXXXXX)
 trap 'pkill -9 -f -- "--out $folder" || true; rm -rf "$folder"' EXIT
 RANDOM=$seed
@@ -21,7 +23,7 @@ fail() {
 
 milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 
-options=(--dp 2 --pp 2 --dim 48 --heads 4 --context 64 --layers 2 --story-tokens 0
+options=("${division[@]}" --dim 48 --heads 4 --context 64 --layers 2 --story-tokens 0
   --validate-every 0 --validation-batches 2 --checkpoint-every 2 --log-every 1 --decay constant
   --warmup 0 --threads 1 --cache "$folder/cache" --steps "$steps")
 

@@ -52,6 +52,7 @@ TEST_P(BoundWeights, PartsAreThePiecesOfTheFlatBuffer) {
   EXPECT_EQ(parts.part_name(2), "model.layers.1");
   EXPECT_EQ(parts.parameter_count(), whole.parameter_count());
   int64_t first = 0;
+  size_t parameters = 0;
   for (size_t p = 0; p < parts.part_count(); ++p) {
     const Tensor values = Tensor::zeros({parts.part_size(p) + 3});  // more than it takes
     parts.bind(p, values);
@@ -59,10 +60,16 @@ TEST_P(BoundWeights, PartsAreThePiecesOfTheFlatBuffer) {
     EXPECT_TRUE(same_bits(values.rows(0, parts.part_size(p)),
                           whole.parameters().rows(first, first + parts.part_size(p))))
         << parts.part_name(p);
+    for (const Parameter& parameter : parts.part_parameters(p)) {
+      EXPECT_GE(parameter.value.data(), values.data()) << parameter.name;
+      EXPECT_LT(parameter.value.data(), values.data() + parts.part_size(p)) << parameter.name;
+      ++parameters;
+    }
     parts.release(p);
     first += parts.part_size(p);
   }
   EXPECT_EQ(first, whole.parameters().numel());
+  EXPECT_EQ(parameters, whole.named_parameters().size());
 }
 
 TEST_P(BoundWeights, TheSameBitsAsItsOwnMemory) {

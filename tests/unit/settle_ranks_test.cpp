@@ -85,6 +85,23 @@ TEST(SettleRanks, PartsOfLayers) {
   EXPECT_NE(refusal(Division::kSlices, {"--timeline"}), "");
 }
 
+TEST(SettleRanks, ReplicasInShards) {
+  const auto shape_of = [](const std::vector<std::string>& arguments) {
+    return shape(plan_of(Division::kTrainer, arguments));
+  };
+  EXPECT_EQ(shape_of({}), Shape(2, 3, 3));
+  EXPECT_EQ(shape_of({"--shard", "0", "--ranks", "6"}), Shape(2, 3, 3));
+  EXPECT_EQ(shape_of({"--shard", "1"}), Shape(6, 1, 1));
+  EXPECT_EQ(shape_of({"--shard", "3", "--ranks", "3"}), Shape(3, 1, 2));
+  EXPECT_EQ(shape_of({"--shard", "3", "--dp", "2", "--pp", "1"}), Shape(2, 1, 3));
+  EXPECT_EQ(plan_of(Division::kTrainer, {"--shard", "3"}).program["--shard"], "3");
+  EXPECT_EQ(refusal(Division::kTrainer, {"--shard", "2", "--dp", "3", "--ranks", "4"}),
+            "--shard 2 --dp 3: there are 4 ranks; change one");
+  const std::string error = refusal(Division::kTrainer, {"--shard", "2", "--pp", "2"});
+  EXPECT_TRUE(contains(error, "only replicas of a whole model")) << error;
+  EXPECT_NE(refusal(Division::kMesh, {"--shard", "1"}), "");
+}
+
 TEST(SettleRanks, AccumulateIsSaidWhereThereAreNoMicrobatches) {
   for (const Division division : {Division::kMesh, Division::kMicrobatches}) {
     const std::string error = refusal(division, {"--accumulate", "5"});

@@ -70,6 +70,13 @@ void read(const nlohmann::json& json, const char* name, T& field) {
 
 }  // namespace
 
+const char* in_shards(int stage) {
+  static constexpr const char* kDivided[] = {"nothing", "the optimizer state",
+                                             "gradients and optimizer state",
+                                             "weights, gradients and optimizer state"};
+  return kDivided[stage];
+}
+
 std::filesystem::path source_folder() {
 #ifdef LAB_SOURCE_DIR
   return LAB_SOURCE_DIR;

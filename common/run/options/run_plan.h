@@ -22,8 +22,18 @@ enum class Division {
   kStages,        // one pipeline, and the batch goes through it in one piece
   kMicrobatches,  // one pipeline, and several microbatches at a time
   kMesh,          // several such pipelines
-  kSlices,        // the same, with every layer divided among several ranks
+  kSlices,         // the same, with every layer divided among several ranks
+  kTrainer,       // any of these, or replicas that hold the model in shards
 };
+
+/// What replicas hold in shards at a stage of ZeRO: "weights, gradients and optimizer state" at 3.
+const char* in_shards(int stage);
+
+/// Whether the ranks are pipelines: dp x pp.
+inline bool has_mesh(Division division) {
+  return division == Division::kMesh || division == Division::kSlices ||
+         division == Division::kTrainer;
+}
 
 /// settle_plan (common/run/training/settle_plan.h) makes it of command line, file of options and,
 /// with --resume, a checkpoint. Nobody changes it afterwards.
@@ -56,6 +66,7 @@ struct RunPlan {
   int dp = 1;
   int pp = 1;
   int tp = 1;
+  int shard = 0;                  // what replicas hold in shards: ZeRO's stage, 0 to 3
   int microbatches = 1;           // that a wave takes through a pipeline
   int waves = 1;                  // before each update
   std::string schedule = "1f1b";  // or "gpipe", or a file

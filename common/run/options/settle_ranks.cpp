@@ -14,6 +14,7 @@ namespace {
 constexpr int kMicrobatchesPerStep = 6;
 constexpr int kStages = 3;
 constexpr int kSlices = 3;
+constexpr int kShards = 6;
 
 int largest_divisor(int number, int limit) {
   int divisor = std::min(number, limit);
@@ -21,8 +22,24 @@ int largest_divisor(int number, int limit) {
   return divisor;
 }
 
-/// `ranks`: 0 if nobody has said how many.
+/// Replicas of the whole model that share it. `ranks`: 0 if nobody has said how many.
+void settle_shards(RunPlan& plan, int ranks, bool resumed) {
+  if (plan.pp > 1)
+    throw UsageError(
+        fmt::format("--shard {} with --pp {}: only replicas of a whole model can hold it in "
+                    "shards; say --pp 1, "
+                    "and with --dp how many they are, or --shard 0",
+                    plan.shard, plan.pp));
+  plan.pp = 1;
+  if (ranks > 0 && (plan.dp == 0 || resumed)) plan.dp = ranks;
+  if (plan.dp == 0) plan.dp = kShards;
+  if (ranks > 0 && plan.dp != ranks)
+    throw UsageError(fmt::format("--shard {} --dp {}: there are {} ranks; change one", plan.shard,
+                                 plan.dp, ranks));
+}
+
 void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
+  if (plan.shard > 0) return settle_shards(plan, ranks, resumed);
   if (ranks == 1 && resumed) plan.dp = plan.pp = 1;  // otherwise as in the earlier run
   if (ranks > 0 && plan.pp == 0 && plan.dp == 0) plan.pp = largest_divisor(ranks, kStages);
   if (plan.pp == 0) plan.pp = ranks == 0 ? kStages : std::max(1, ranks / plan.dp);
@@ -66,7 +83,7 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
   add_launch_options(line, plan.launch);
   if (division == Division::kReplicas) return;
   const bool slices = division == Division::kSlices;
-  const bool mesh = division == Division::kMesh || slices;
+  const bool mesh = has_mesh(division);
   line.group(mesh ? "Mesh" : "Pipeline");
   if (mesh) {
     plan.dp = plan.pp = 0;
@@ -85,6 +102,14 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
           .within(1, kMaxWorldSize)
           .carried();
     }
+    if (division == Division::kTrainer)
+      line.add(
+              "--shard", plan.shard, "STAGE",
+              "replicas hold the model in shards (lab 09). 1: the optimizer's state; 2: gradients, "
+              "too; 3: weights, too; default: six ranks")
+          .within(0, 3)
+          .shows_default()
+          .carried();
     plan.microbatches = 0;
     line.add("--microbatches", plan.microbatches, "M",
              fmt::format("microbatches of a wave in each pipeline; default: six a step in all "
@@ -119,11 +144,11 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
 void settle_ranks(RunPlan& plan, int64_t resumed) {
   const Division division = plan.division;
   const int ranks = division == Division::kNone ? 1 : ranks_wanted(plan.launch);
-  if (division == Division::kMesh || division == Division::kSlices) {
-    if (division == Division::kMesh)
-      settle_mesh(plan, ranks, resumed > 0);
-    else
+  if (has_mesh(division)) {
+    if (division == Division::kSlices)
       settle_slices(plan, ranks);
+    else
+      settle_mesh(plan, ranks, resumed > 0);
     const std::string slices =
         division == Division::kSlices ? fmt::format(" --tp {}", plan.tp) : std::string();
     if (plan.ranks() > kMaxWorldSize)

@@ -26,16 +26,35 @@ constexpr int64_t kSampleTokens = 60;
 
 std::string number(int64_t value) { return fmt::format("{}", value); }
 
+FactGroup mesh_facts(const RunFacts& facts) {
+  const RunPlan& plan = facts.plan;
+  const int64_t microbatches = plan.dp * plan.accumulate;
+  if (plan.shard > 0)
+    return {"Shards",
+            {{"replicas", number(plan.dp)},
+             {"in shards", fmt::format("{} (ZeRO {})", in_shards(plan.shard), plan.shard)},
+             {"microbatches", fmt::format("{} a step on all ranks", microbatches)}}};
+  return {"Mesh",
+          {{"pipelines x stages", fmt::format("{} x {}", plan.dp, plan.pp)},
+           {"layers by stage", describe_stages(facts.stages)},
+           {"schedule", plan.schedule},
+           {"microbatches", fmt::format("{} a wave, {} a step in all pipelines", plan.microbatches,
+                                        microbatches)}}};
+}
+
+std::string subtitle(const RunPlan& plan) {
+  if (plan.shard > 0)
+    return fmt::format("{} ranks, {} in shards (ZeRO {})", plan.dp, in_shards(plan.shard),
+                       plan.shard);
+  return fmt::format("{} x {} ranks, {} microbatches each, {}", plan.dp, plan.pp, plan.microbatches,
+                     plan.schedule);
+}
+
 std::vector<FactGroup> fact_groups(const RunFacts& facts) {
   const RunPlan& plan = facts.plan;
   const LlamaConfig& model = facts.model;
   return {
-      {"Mesh",
-       {{"pipelines x stages", fmt::format("{} x {}", plan.dp, plan.pp)},
-        {"layers by stage", describe_stages(facts.stages)},
-        {"schedule", plan.schedule},
-        {"microbatches", fmt::format("{} a wave, {} a step in all pipelines", plan.microbatches,
-                                     plan.dp * plan.accumulate)}}},
+      mesh_facts(facts),
       {"Model",
        {{"weights", format_count(parameter_count(model))},
         {"layers", number(model.layers)},
@@ -79,11 +98,10 @@ void write_run_report(const std::filesystem::path& folder, const std::optional<S
   if (step) write_timeline(*step, folder);
   RunReport report;
   report.title = std::filesystem::absolute(folder).filename().string();
-  report.subtitle = fmt::format("{} x {} ranks, {} microbatches each, {}", facts.plan.dp,
-                                facts.plan.pp, facts.plan.microbatches, facts.plan.schedule);
+  report.subtitle = subtitle(facts.plan);
   report.whose_labs = facts.whose_labs;
   report.facts = fact_groups(facts);
-  if (step && has_network(step->measured))
+  if (step && has_network(step->measured) && facts.plan.shard == 0)
     report.facts.front().facts.push_back(
         {"gradients", "summed in buckets, during the last backward pass"});
   report.metrics = read_metrics(folder / "metrics.jsonl");

@@ -65,8 +65,8 @@ std::string whose(const std::string& labs) {
     return "<p class=\"whose own\">Trained by your lab 06, on the reference solutions of labs 01 "
            "to 05.</p>\n";
   if (labs == "solution")
-    return "<p class=\"whose\">Trained by the reference solutions of all six labs. With "
-           "<code>--mine</code>, the same run is trained by yours.</p>\n";
+    return "<p class=\"whose\">Trained by the reference solutions of the labs. With "
+           "<code>--mine</code>, a mesh is trained by yours.</p>\n";
   return "";
 }
 

@@ -239,7 +239,7 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
     if (!plan.resume && !plan.out.empty()) check_out_is_free(plan.out);
     settle_ranks(plan);
   }
-  if (info.division == Division::kMesh || info.division == Division::kSlices) describe_mesh(plan);
+  if (has_mesh(info.division)) describe_mesh(plan);
   if (info.settle) info.settle(plan);
   plan.validate();
   plan.run_name = info.run_name;

@@ -54,7 +54,7 @@ TrainingRun::TrainingRun(const RunPlan& plan, const TrainingParts& parts, Job* j
     rank_ = RankOfModel::in_mesh(parts_.slices ? *parts_.same_slice : job->world(), plan.pp);
   if (parts_.shards) {
     rank_ = RankOfModel::in_pipeline(job->world());
-    rank_.padded = true;
+    rank_.padded = !parts_.whole_tensors;
   }
   if (plan_.resume)
     folder_ = plan_.out;
@@ -146,10 +146,12 @@ void TrainingRun::print_start() const {
     fmt::print("        this processor is faster with --precision bfloat16\n");
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
+  if (plan_.shard > 0)
+    fmt::print("shards  {} ranks, each with a shard of {} (ZeRO {})\n", plan_.dp,
+               in_shards(plan_.shard), plan_.shard);
   if (!parts_.stages.empty()) {
-    const bool mesh = plan_.division == Division::kMesh || plan_.division == Division::kSlices;
     const std::string stages = describe_stages(parts_.stages);
-    if (mesh)
+    if (has_mesh(plan_.division))
       fmt::print("mesh    {} x {} stages, {}\n", plan_.dp, plan_.pp, stages);
     else
       fmt::print("stages  {}\n", stages);
@@ -297,8 +299,9 @@ void TrainingRun::finish() {
 }
 
 void TrainingRun::tell_story() const {
-  if (exit_code_ != 0 || !writes_ || plan_.story_tokens == 0 || parts_.shards) return;
-  if (parts_.stages.empty())
+  if (exit_code_ != 0 || !writes_ || plan_.story_tokens == 0) return;
+  if (parts_.shards && !parts_.whole_tensors) return;
+  if (parts_.stages.empty() && !parts_.shards)
     print_story(parts_.model, parts_.tokenizer, plan_);
   else
     print_story(load_model(find_checkpoint(folder_)), parts_.tokenizer, plan_);

@@ -64,9 +64,12 @@ struct TrainingParts {
   ProcessGroup* same_slice = nullptr;
   /// For a model of which every rank holds shards: what this rank writes into a checkpoint, and how
   /// it reads its shards from one, whatever number of ranks has written it. Then all ranks save
-  /// checkpoints together, and no story is told, since no rank holds the model.
+  /// checkpoints together.
   std::function<std::vector<SavedGroup>()> shards = {};
   std::function<void(const std::filesystem::path& checkpoint)> load_shards = {};
+  /// Whether these are whole tensors of the model, of which each rank writes some. Otherwise only
+  /// `load_shards` can read the checkpoint, and no story is told, since no rank holds the model.
+  bool whole_tensors = false;
 };
 
 /// Everything around a training loop, so that the loop shows only training: progress in the

@@ -1,13 +1,13 @@
-// Lab 06 · train --overlap: the step with lab 08's buckets. Given.
-#include "labs/06_hybrid_2x3/main_overlap.h"
+// --overlap: lab 06's step with lab 08's buckets.
+#include "train/overlap.h"
 
 #include <vector>
 
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 
-namespace lab06 {
+namespace train {
 
-lab08::Reducer make_reducer(const lab::LlamaStage& stage, Mesh& mesh) {
+lab08::Reducer make_reducer(const lab::LlamaStage& stage, lab06::Mesh& mesh) {
   constexpr int64_t kCapacity = 1'000'000;  // bytes; as in lab 08's program
   constexpr int64_t kFirstCapacity = 256'000;
   return lab08::make_reducer(stage, kCapacity, kFirstCapacity, mesh.replicas);
@@ -15,8 +15,8 @@ lab08::Reducer make_reducer(const lab::LlamaStage& stage, Mesh& mesh) {
 
 double overlapped_step(lab::LlamaStage& stage, lab::Optimizer& optimizer,
                        const lab::Schedule& schedule, std::span<const lab::TokenBatch> microbatches,
-                       const LossFunction& loss, float learning_rate, double max_gradient_norm,
-                       Mesh& mesh, lab08::Reducer& reducer) {
+                       const lab::LossFunction& loss, float learning_rate, double max_gradient_norm,
+                       lab06::Mesh& mesh, lab08::Reducer& reducer) {
   const auto wave = static_cast<size_t>(schedule.microbatches);
   const lab::ActionList& actions = schedule.stages[static_cast<size_t>(mesh.place.stage)];
   int64_t targets = 0;  // of this pipeline: every stage has read them
@@ -45,4 +45,4 @@ double overlapped_step(lab::LlamaStage& stage, lab::Optimizer& optimizer,
   return all_targets > 0 ? own_loss * static_cast<double>(targets) / all_targets : 0.0;
 }
 
-}  // namespace lab06
+}  // namespace train

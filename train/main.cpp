@@ -1,0 +1,122 @@
+// ./workbook train: trains a LLaMA on several ranks, by the code of the labs, and has it tell a
+// story.
+#include <fmt/format.h>
+
+#include <optional>
+#include <vector>
+
+#include "common/run/options/main_guard.h"
+#include "common/run/report/run_files.h"
+#include "common/run/timeline/recorded_timeline.h"
+#include "common/run/training/pipeline_setup.h"
+#include "common/run/training/run_program.h"
+#include "common/run/training/settle_plan.h"
+#include "common/run/training/whose_labs.h"
+#include "common/usage_error.h"
+#include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
+#include "labs/05_microbatches/microbatches.h"
+#include "train/trainee.h"
+
+namespace train {
+namespace {
+
+using namespace lab;
+
+Schedule make_schedule(const RunPlan& plan) {
+  const Schedule schedule = choose_schedule(plan.schedule, plan.pp, plan.microbatches,
+                                            {lab05::gpipe, lab05::one_f_one_b});
+  return schedule.has_messages() ? schedule : lab05::with_messages(schedule);
+}
+
+int train(Job& job, const RunPlan& plan, bool overlap) {
+  const Schedule schedule = make_schedule(plan);
+  const Setup setup(job, plan);
+  agree_on_schedule(job, schedule);
+  const Surroundings around{job, plan, setup, schedule};
+  const auto trainee = plan.shard > 0 ? shards(around) : pipelines(around, overlap);
+  TrainingRun run(plan, trainee->parts(), &job);
+  const LearningRate learning_rate = plan.learning_rates();
+  std::optional<TimeWindow> last_step;
+  for (int64_t step = run.begin(); run.goes_on(step); ++step) {
+    const std::vector<TokenBatch> microbatches = run.next_microbatches();
+    const int64_t begin_ns = monotonic_now_ns();
+    const double own_loss = trainee->step(microbatches, learning_rate.at(step));
+    last_step = {.begin_ns = begin_ns, .end_ns = monotonic_now_ns()};
+    if (run.record_due(step)) run.record(step, trainee->mean_loss(own_loss));
+    if (run.checkpoint_due(step)) {
+      run.save_checkpoint();
+      if (job.world().rank() == 0) print_sample(run.folder(), step, setup.tokenizer, plan);
+    }
+  }
+
+  run.finish();
+  std::optional<StepTimeline> measured;  // on rank 0
+  if (last_step) measured = measured_step(job, trainee->model(), *last_step, schedule);
+  if (measured && plan.timeline) print_timeline(*measured, run.folder());
+  if (job.world().rank() == 0)
+    write_run_report(run.folder(), measured,
+                     {plan, setup.model, trainee->parts().stages, kWhoseLabs});
+  run.tell_story();
+  return run.exit_code();
+}
+
+/// Reports once, before any rank starts, what all ranks would refuse.
+void check(const RunPlan& plan) {
+  if (plan.shard == 0) choose_stages(plan.model, plan.pp, plan.split, lab04::split);
+  make_schedule(plan);
+}
+
+/// Refuses what makes no sense together, or has not been built.
+void settle(const RunPlan& plan, bool overlap) {
+  const auto refuse = [](bool wrong, const std::string& message) {
+    if (wrong) throw UsageError(message);
+  };
+  if (overlap) {
+    refuse(plan.shard > 0,
+           fmt::format("--overlap: with --shard {}, gradients travel in another way; leave one out",
+                       plan.shard));
+    refuse(
+        plan.dp == 1,
+        fmt::format("--overlap: 1 x {} has no other pipeline to send gradients to; ask for more, "
+                    "for example with --dp 2",
+                    plan.pp));
+  }
+  if (plan.shard > 0) {
+    refuse(plan.precision == "bfloat16",
+           "--shard: there are no shards in bfloat16; use --precision float32, or --shard 0");
+    refuse(!plan.split.empty(), "--split: with --shard every rank has all layers; leave it out");
+  }
+  refuse(std::string(kWhoseLabs) == "mine" && (overlap || plan.shard > 0),
+         "--mine trains with your labs 01 to 06, without --overlap and --shard; your lab 09 trains "
+         "with ./workbook run 9 --mine");
+}
+
+int start(int argc, char** argv) {
+  bool overlap = false;
+  const auto add_options = [&](CommandLine& line) {
+    line.group("Mesh");
+    line.add_flag("--overlap", overlap,
+                  "gradients travel to the other pipelines in buckets, during the last backward "
+                  "pass (lab 08): pays on a slow network; not kept on --resume");
+  };
+  const RunPlan plan =
+      settle_plan(argc, argv,
+                  {.about = "Trains a LLaMA on several ranks and has it tell a story.",
+                   .run_name = "train",
+                   .division = Division::kTrainer,
+                   .batch = 1,
+                   .steps = 350,
+                   .checkpoint_every = 50,
+                   .log_every = 10,
+                   .restarts = true,
+                   .add_options = add_options,
+                   .settle = [&](const RunPlan& settled) { settle(settled, overlap); }});
+  return run_program(
+      plan, argc, argv,
+      [overlap](Job& job, const RunPlan& settled) { return train(job, settled, overlap); }, check);
+}
+
+}  // namespace
+}  // namespace train
+
+int main(int argc, char** argv) { return lab::run_main(argc, argv, train::start); }
