@@ -54,6 +54,13 @@ refused 'say these' "$lab05" --ranks 2 --accumulate 5 --out x
 refused 'contradicts the run' "$lab05" --ranks 2 --microbatches 5 --resume --out parts
 [[ ! -e x ]] || fail "a refused run has left its folder"
 
+# Handouts have runs that deadlock in their first step: the same command must do the same a second time.
+for attempt in first second; do
+  if "$lab05" --ranks 3 --dim 48 --heads 4 --context 64 --threads 1 --story-tokens 0 --steps 2 --messages blocking \
+    --schedule 1f1b --cache cache --out deadlocked >deadlock.log 2>&1; then fail "blocking 1F1B has no deadlock"; fi
+  grep -q '^  circle: ' deadlock.log || fail "the $attempt attempt:"$'\n'"$(cat deadlock.log)"
+done
+
 # disagree WHAT OPTION VALUE VALUE: two ranks with different values of an option say so, each of them,
 # instead of waiting for each other or training parts that do not fit together.
 disagree() {

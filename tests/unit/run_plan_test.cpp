@@ -231,6 +231,22 @@ TEST_F(RunFolderTest, AFolderInUseIsRefused) {
   EXPECT_NE(error_with_out().find("not a folder"), std::string::npos);
 }
 
+TEST_F(RunFolderTest, ARunThatEndedBeforeItRecordedAStepIsReplaced) {
+  std::filesystem::create_directory(out_);
+  std::ofstream(options_file(out_)) << "steps=5\n";
+  EXPECT_NE(error_with_out(), "") << "perhaps somebody's own file";
+  std::ofstream(out_ / "metrics.jsonl") << "";
+  EXPECT_EQ(error_with_out(), "");
+  EXPECT_EQ(make_run_folder(out_, {}, ""), out_);
+  std::ofstream(out_ / "thesis.txt") << "mine";
+  EXPECT_NE(error_with_out(), "");
+  std::filesystem::remove(out_ / "thesis.txt");
+  std::ofstream(out_ / "metrics.jsonl") << "{\"step\":1}\n";
+  EXPECT_NE(error_with_out().find("ended without a checkpoint; add --resume"), std::string::npos);
+  make_checkpoint(parse({}));
+  EXPECT_NE(error_with_out().find("not empty"), std::string::npos);
+}
+
 TEST_F(RunFolderTest, RunsAreNumbered) {
   EXPECT_EQ(make_run_folder({}, out_, "train"), out_ / "001-train");
   EXPECT_EQ(make_run_folder({}, out_, "lab02"), out_ / "002-lab02");

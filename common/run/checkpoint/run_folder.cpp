@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "common/error.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
@@ -30,6 +31,13 @@ int largest_number(const fs::path& runs) {
   return largest;
 }
 
+bool ended_before_a_record(const fs::path& folder) {
+  const fs::path metrics = folder / "metrics.jsonl";
+  if (!fs::exists(options_file(folder)) || !fs::exists(metrics) || fs::file_size(metrics) > 0)
+    return false;
+  return std::distance(fs::directory_iterator(folder), {}) == 2;
+}
+
 }  // namespace
 
 fs::path make_run_folder(const fs::path& out, const fs::path& runs, const std::string& name) {
@@ -51,9 +59,15 @@ void check_out_is_free(const fs::path& out) {
   require(fs::is_directory(out, error), "--out {}: not a folder", out.string());
   const bool empty = fs::is_empty(out, error);
   require(!error, "--out {}: {}", out.string(), error.message());
-  require(empty,
-          "--out {}: not empty; choose another folder, or add --resume to continue the run in it",
+  if (empty || ended_before_a_record(out)) return;
+  const bool starts_again = can_resume(out) && list_checkpoints(out).empty();
+  require(!starts_again,
+          "--out {}: holds a run that ended without a checkpoint; add --resume to start that run "
+          "again, or choose another folder",
           out.string());
+  throw Error(fmt::format(
+      "--out {}: not empty; choose another folder, or add --resume to continue the run in it",
+      out.string()));
 }
 
 fs::path options_file(const fs::path& folder) { return folder / "config.ini"; }

@@ -6,12 +6,13 @@
 
 namespace lab {
 
-/// Makes folder `out`, which must not exist or be empty. If `out` is empty, makes the next free
-/// `runs`/NNN-`name`. Returns it. Throws Error if that is not possible.
+/// Makes folder `out`, which must not exist or be free (check_out_is_free). If `out` is empty,
+/// makes the next free `runs`/NNN-`name`. Returns it. Throws Error if that is not possible.
 std::filesystem::path make_run_folder(const std::filesystem::path& out,
                                       const std::filesystem::path& runs, const std::string& name);
 
-/// Throws Error unless `out` can become the folder of a new run: nothing is ever overwritten.
+/// Throws Error unless `out` can become the folder of a new run. Nothing is ever overwritten except
+/// the options of a run that ended before it recorded a step, such as one that deadlocked at once.
 void check_out_is_free(const std::filesystem::path& out);
 
 /// The options of the run in a folder, as a file that --config accepts.
