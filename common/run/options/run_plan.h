@@ -22,7 +22,7 @@ enum class Division {
   kStages,        // one pipeline, and the batch goes through it in one piece
   kMicrobatches,  // one pipeline, and several microbatches at a time
   kMesh,          // several such pipelines
-  kSlices,         // the same, with every layer divided among several ranks
+  kSlices,        // the same, with every layer divided among several ranks
   kTrainer,       // any of these, or replicas that hold the model in shards
 };
 
