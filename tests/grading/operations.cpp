@@ -61,6 +61,34 @@ std::string posted_in_words(const OpRecord& record) {
                      record.kind == OpKind::kSend ? "to" : "from", record.peer, record.tag);
 }
 
+std::string in_words(const Operation& operation) {
+  std::string text = fmt::format("{} of {} bytes", op_name(operation.kind), operation.bytes);
+  if (is_message(operation.kind))
+    text += fmt::format(" {} {} (tag {})", operation.kind == OpKind::kSend ? "to" : "from",
+                        operation.peer, operation.tag);
+  else if (operation.group != "world")
+    text += " in " + operation.group;
+  return text;
+}
+
+/// Operations one after the other that look alike.
+struct Run {
+  std::string words;
+  size_t begin = 0;
+  size_t count = 0;
+};
+
+std::vector<Run> runs_of(const std::vector<Operation>& operations) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    std::string words = in_words(operations[i]);
+    if (runs.empty() || runs.back().words != words)
+      runs.push_back({.words = std::move(words), .begin = i});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
 }  // namespace
 
 uint64_t last_operation(const FlightRecorder& recorder) {
@@ -138,17 +166,21 @@ Traffic traffic_of(const Parcel& result, OpKind kind) {
   return traffic;
 }
 
-std::string in_words(const std::vector<Operation>& operations) {
+std::string in_words(const std::vector<Operation>& operations, size_t at) {
+  constexpr size_t kBefore = 2;
+  constexpr size_t kShown = 6;
+  const std::vector<Run> all = runs_of(operations);
+  size_t first = 0;
+  if (all.size() > kShown + kBefore)
+    while (first + kBefore + 1 < all.size() && all[first + kBefore + 1].begin <= at) ++first;
+  const size_t last =
+      all.size() > kShown + kBefore ? std::min(first + kShown, all.size()) : all.size();
   std::string text;
-  for (const Operation& operation : operations) {
-    if (!text.empty()) text += ", ";
-    text += fmt::format("{} of {} bytes", op_name(operation.kind), operation.bytes);
-    if (is_message(operation.kind))
-      text += fmt::format(" {} {} (tag {})", operation.kind == OpKind::kSend ? "to" : "from",
-                          operation.peer, operation.tag);
-    else if (operation.group != "world")
-      text += " in " + operation.group;
-  }
+  if (first > 0) text += fmt::format("after {} others ", all[first].begin);
+  for (size_t i = first; i < last; ++i)
+    text += fmt::format("{}{}{}", i == first ? "" : ", ",
+                        all[i].count == 1 ? "" : fmt::format("{} x ", all[i].count), all[i].words);
+  if (last < all.size()) text += fmt::format(" and {} more", operations.size() - all[last].begin);
   return text.empty() ? "nothing" : text;
 }
 

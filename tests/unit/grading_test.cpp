@@ -9,6 +9,7 @@
 #include "tests/grading/compare.h"
 #include "tests/grading/lab_points.h"
 #include "tests/grading/mutants.h"
+#include "tests/grading/operations.h"
 #include "tests/grading/parcel.h"
 #include "tests/grading/program_run.h"
 #include "tests/grading/score.h"
@@ -256,6 +257,21 @@ TEST(Mutant, KnowsTheTasksWhoseFunctionsItChanges) {
   EXPECT_EQ(edited({{"z\n", ""}, {"x\n", ""}}), (Tasks{"4", "1a"}));
   EXPECT_EQ(edited({{"y\n", ""}}), (Tasks{"2", "3"}));
   EXPECT_EQ(edited({{"z\n", ""}, {"h\n", ""}}), Tasks{}) << "what all tasks may use";
+}
+
+TEST(Operations, OfManyOnlyThoseNextToTheWrongOneAreTold) {
+  std::vector<Operation> sent;
+  EXPECT_EQ(in_words(sent), "nothing");
+  for (uint64_t i = 0; i < 44; ++i)
+    sent.push_back({.kind = OpKind::kAllReduce, .group = "world", .bytes = i % 2 == 0 ? 4 : i});
+  EXPECT_EQ(in_words({sent[0], sent[0], sent[1]}),
+            "2 x all_reduce of 4 bytes, all_reduce of 1 bytes");
+  EXPECT_EQ(in_words(sent, 2),
+            "all_reduce of 4 bytes, all_reduce of 1 bytes, all_reduce of 4 bytes, all_reduce of 3 "
+            "bytes, all_reduce of 4 bytes, all_reduce of 5 bytes and 38 more");
+  EXPECT_EQ(in_words(sent, 41),
+            "after 39 others all_reduce of 39 bytes, all_reduce of 4 bytes, all_reduce of 41 "
+            "bytes, all_reduce of 4 bytes, all_reduce of 43 bytes");
 }
 
 TEST(Parcel, SurvivesItsFile) {

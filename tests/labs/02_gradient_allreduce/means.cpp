@@ -95,22 +95,20 @@ lab::grading::Expected RankMeans::expected(size_t self, const std::string& what)
 
 void expect_all_reduces(const std::vector<lab::grading::Operation>& sent, size_t rank,
                         const Budget& budget) {
-  uint64_t all_reduces = 0;
+  const auto refuse = [&](size_t operation, const std::string& why) {
+    lab::grading::stop(fmt::format("{}\nrank {}: {}; expected at most {} all_reduces of {} bytes",
+                                   why, rank, in_words(sent, operation), budget.all_reduces,
+                                   budget.bytes));
+  };
+  for (size_t i = 0; i < sent.size(); ++i)
+    if (sent[i].kind != lab::OpKind::kAllReduce)
+      refuse(i, fmt::format("the numbers are right, but rank {} also calls {}: all_reduce is all "
+                            "that is needed",
+                            rank, lab::op_name(sent[i].kind)));
+  if (sent.size() > budget.all_reduces) refuse(budget.all_reduces, budget.if_too_many);
   uint64_t bytes = 0;
-  for (const lab::grading::Operation& operation : sent) {
-    if (operation.kind != lab::OpKind::kAllReduce)
-      lab::grading::stop(fmt::format(
-          "the numbers are right, but rank {} also calls {}: all_reduce is all that is needed\n"
-          "rank {}: {}",
-          rank, lab::op_name(operation.kind), rank, in_words(sent)));
-    ++all_reduces;
-    bytes += operation.bytes;
-  }
-  const std::string counted =
-      fmt::format("\nrank {}: {}; expected at most {} all_reduces of {} bytes", rank,
-                  in_words(sent), budget.all_reduces, budget.bytes);
-  if (all_reduces > budget.all_reduces) lab::grading::stop(budget.if_too_many + counted);
-  if (bytes > budget.bytes) lab::grading::stop(budget.if_too_large + counted);
+  for (size_t i = 0; i < sent.size(); ++i)
+    if ((bytes += sent[i].bytes) > budget.bytes) refuse(i, budget.if_too_large);
 }
 
 }  // namespace lab02
