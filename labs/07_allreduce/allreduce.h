@@ -39,7 +39,7 @@ void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGro
 /// Task 2 · Around the ring, 0 to 1 to 2 ... to 0, in n - 1 steps. In each, every rank sends one
 /// chunk to the next rank and receives one from the previous.
 ///
-/// Afterwards chunk r of rank r is combined over all ranks; its other chunks hold anything.
+/// Afterwards chunk r of rank r is combined over all ranks; its other chunks may hold anything.
 /// Scratch: 4 C bytes. Time: (n - 1) (alpha + 4 beta C + gamma C).
 void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 

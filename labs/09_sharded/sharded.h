@@ -6,7 +6,7 @@
 // embedding, each layer, norm with head (LlamaStage::part_count). Every part is cut into equal
 // shards, one for each rank. All ranks call these functions together, except for `padded`, `owned`
 // and `pieces_of`, and take part in every message of theirs. No function keeps anything between
-// calls but what is in Sharded.
+// calls except what is in Sharded.
 #pragma once
 
 #include <cstdint>
@@ -100,17 +100,17 @@ void close_values(Sharded& sharded, size_t part);
 /// before. One message of at most two numbers (lab::sum_over in common/comm/agreement.h sends one).
 double clip_gradients(Sharded& sharded, double max_norm);
 
-/// What lab 01's causal_lm_loss looks like to task 6.
+/// The type of lab 01's causal_lm_loss (common/model/loss_function.h).
 using lab::LossFunction;
 
 /// Task 6 · One optimizer step of all ranks together: lab 02's, in shards.
 ///
 /// The number of targets of all ranks comes first, by one message of at most two numbers. The loss
 /// is given that number as `total_targets`; then gradients are parts of the mean over all targets,
-/// and their sum over ranks and microbatches is the mean. `attach` has seen to it that passes call
-/// tasks 3 and 4. Stage 1 reduces each part's gradient once, after the last backward pass, from the
-/// first part to the last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that
-/// are left over from the step before do not count.
+/// and their sum over ranks and microbatches is the mean. After `attach`, passes call tasks 3
+/// and 4. Stage 1 reduces each part's gradient once, after the last backward pass, from the first
+/// part to the last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that are
+/// left over from the step before do not count.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass. The number of targets may differ; it may be 0, even on all ranks: the loss is then
