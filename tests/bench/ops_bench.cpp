@@ -2,14 +2,19 @@
 // sequences of 256 tokens), with Google Benchmark. Counters: GFLOP/s for matrix products and
 // attention, GB/s of memory that must be read or written at least once for the rest.
 //
-//   bench_ops --benchmark_filter=attention
+//   bench_ops [--precision bfloat16] --benchmark_filter=attention
 #include <benchmark/benchmark.h>
 
 #include <vector>
 
 #include "common/model/config.h"
+#include "common/model/layer.h"
 #include "common/ops/ops.h"
+#include "common/ops/precision.h"
 #include "common/optim/optimizer.h"
+#include "common/run/options/choose_device.h"
+#include "common/run/options/command_line.h"
+#include "common/run/options/main_guard.h"
 #include "labs/01_single_gpu/single_gpu.h"
 
 namespace lab {
@@ -31,6 +36,11 @@ Tensor filled(Shape shape) {
     element = static_cast<float>(state >> 8) * 0x1p-23F - 1.0F;
   }
   return tensor;
+}
+
+/// The same numbers in the type in which operations of a layer pass them on.
+Tensor between(Shape shape) {
+  return between_operations(filled(std::move(shape)), {.precision = precision(Device::kCpu)});
 }
 
 void set_gflops(benchmark::State& state, double flops) {
@@ -58,24 +68,24 @@ double product_flops(int64_t in, int64_t out) {
 }
 
 void linear_forward(benchmark::State& state) {
-  const Tensor x = filled({kRows, state.range(0)});
-  const Tensor weight = filled({state.range(1), state.range(0)});
-  const Tensor y = Tensor::zeros({kRows, state.range(1)});
+  const Tensor x = between({kRows, state.range(0)});
+  const Tensor weight = between({state.range(1), state.range(0)});
+  const Tensor y = between({kRows, state.range(1)});
   for ([[maybe_unused]] auto iteration : state) lab::linear_forward(x, weight, y);
   set_gflops(state, product_flops(state.range(0), state.range(1)));
 }
 
 void linear_backward_input(benchmark::State& state) {
-  const Tensor dy = filled({kRows, state.range(1)});
-  const Tensor weight = filled({state.range(1), state.range(0)});
-  const Tensor dx = Tensor::zeros({kRows, state.range(0)});
+  const Tensor dy = between({kRows, state.range(1)});
+  const Tensor weight = between({state.range(1), state.range(0)});
+  const Tensor dx = between({kRows, state.range(0)});
   for ([[maybe_unused]] auto iteration : state) lab::linear_backward_input(dy, weight, dx);
   set_gflops(state, product_flops(state.range(0), state.range(1)));
 }
 
 void linear_backward_weight(benchmark::State& state) {
-  const Tensor dy = filled({kRows, state.range(1)});
-  const Tensor x = filled({kRows, state.range(0)});
+  const Tensor dy = between({kRows, state.range(1)});
+  const Tensor x = between({kRows, state.range(0)});
   const Tensor dweight = Tensor::zeros({state.range(1), state.range(0)});
   for ([[maybe_unused]] auto iteration : state) lab::linear_backward_weight(dy, x, dweight);
   set_gflops(state, product_flops(state.range(0), state.range(1)));
@@ -104,8 +114,8 @@ double attention_flops() {
 }
 
 void attention_forward(benchmark::State& state) {
-  const Tensor qkv = filled({kRows, 3 * kDim});
-  const Tensor y = Tensor::empty({kRows, kDim});
+  const Tensor qkv = between({kRows, 3 * kDim});
+  const Tensor y = between({kRows, kDim});
   const Tensor logsumexp = Tensor::empty({kBatch, kConfig.heads, kLength});
   for ([[maybe_unused]] auto iteration : state)
     lab::attention_forward(kAttention, qkv.columns(0, kDim), qkv.columns(kDim, 2 * kDim),
@@ -115,15 +125,15 @@ void attention_forward(benchmark::State& state) {
 BENCHMARK(attention_forward)->UseRealTime();
 
 void attention_backward(benchmark::State& state) {
-  const Tensor qkv = filled({kRows, 3 * kDim});
+  const Tensor qkv = between({kRows, 3 * kDim});
   const Tensor q = qkv.columns(0, kDim);
   const Tensor k = qkv.columns(kDim, 2 * kDim);
   const Tensor v = qkv.columns(2 * kDim, 3 * kDim);
-  const Tensor y = Tensor::empty({kRows, kDim});
+  const Tensor y = between({kRows, kDim});
   const Tensor logsumexp = Tensor::empty({kBatch, kConfig.heads, kLength});
   lab::attention_forward(kAttention, q, k, v, y, logsumexp);
-  const Tensor dy = filled({kRows, kDim});
-  const Tensor gradient = Tensor::empty({kRows, 3 * kDim});
+  const Tensor dy = between({kRows, kDim});
+  const Tensor gradient = between({kRows, 3 * kDim});
   for ([[maybe_unused]] auto iteration : state)
     lab::attention_backward(kAttention, dy, q, k, v, y, logsumexp, gradient.columns(0, kDim),
                             gradient.columns(kDim, 2 * kDim), gradient.columns(2 * kDim, 3 * kDim));
@@ -132,7 +142,7 @@ void attention_backward(benchmark::State& state) {
 BENCHMARK(attention_backward)->UseRealTime();
 
 void rope(benchmark::State& state) {
-  const Tensor x = filled({kRows, 2 * kDim});
+  const Tensor x = between({kRows, 2 * kDim});
   const Tensor table = rope_table(kLength, kConfig.head_dim(), kConfig.rope_theta);
   for ([[maybe_unused]] auto iteration : state) lab::rope(x, table, kLength, 0, Rotation::kForward);
   set_bandwidth(state, {{x, 2}});
@@ -144,7 +154,7 @@ BENCHMARK(rope)->UseRealTime();
 void rmsnorm_forward(benchmark::State& state) {
   const Tensor x = filled({kRows, kDim});
   const Tensor weight = filled({kDim});
-  const Tensor y = Tensor::empty({kRows, kDim});
+  const Tensor y = between({kRows, kDim});
   const Tensor inverse_rms = Tensor::empty({kRows});
   for ([[maybe_unused]] auto iteration : state)
     lab::rmsnorm_forward(x, weight, 1e-6F, y, inverse_rms);
@@ -153,7 +163,7 @@ void rmsnorm_forward(benchmark::State& state) {
 BENCHMARK(rmsnorm_forward)->UseRealTime();
 
 void rmsnorm_backward(benchmark::State& state) {
-  const Tensor dy = filled({kRows, kDim});
+  const Tensor dy = between({kRows, kDim});
   const Tensor x = filled({kRows, kDim});
   const Tensor weight = filled({kDim});
   const Tensor dx = Tensor::zeros({kRows, kDim});
@@ -166,21 +176,23 @@ void rmsnorm_backward(benchmark::State& state) {
 BENCHMARK(rmsnorm_backward)->UseRealTime();
 
 void swiglu_forward(benchmark::State& state) {
-  const Tensor gate_up = filled({kRows, 2 * kHidden});
-  const Tensor y = Tensor::empty({kRows, kHidden});
+  const Tensor gate_up = between({kRows, 2 * kHidden});
+  const Tensor y = between({kRows, kHidden});
   for ([[maybe_unused]] auto iteration : state) lab::swiglu_forward(gate_up, y);
   set_bandwidth(state, {{gate_up, 1}, {y, 1}});
 }
 BENCHMARK(swiglu_forward)->UseRealTime();
 
 void swiglu_backward(benchmark::State& state) {
-  const Tensor gate_up = filled({kRows, 2 * kHidden});
-  const Tensor dy = filled({kRows, kHidden});
+  const Tensor gate_up = between({kRows, 2 * kHidden});
+  const Tensor dy = between({kRows, kHidden});
+  const Tensor same_gate_up = gate_up.clone();
+  const Tensor same_dy = dy.clone();
   for ([[maybe_unused]] auto iteration : state) {
     // It overwrites its inputs; repeated on its own results they would soon be 0 or infinite.
     state.PauseTiming();
-    gate_up.fill(0.5F);
-    dy.fill(0.5F);
+    gate_up.copy_from(same_gate_up);
+    dy.copy_from(same_dy);
     state.ResumeTiming();
     lab::swiglu_backward(gate_up, dy);
   }
@@ -232,7 +244,18 @@ void adam_step(benchmark::State& state) {
 }
 BENCHMARK(adam_step)->Arg(10'325'664)->Arg(26'398'368)->UseRealTime();
 
+int run(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);  // takes its own options away
+  std::string precision = "float32";
+  CommandLine app("Times each operation; --benchmark_filter=NAME and other options are Google's");
+  app.add("--precision", precision, "", "of computing: float32 or bfloat16").shows_default();
+  app.read(argc, argv);
+  choose_device("cpu", precision);
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
 }  // namespace
 }  // namespace lab
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) { return lab::run_main(argc, argv, lab::run); }
