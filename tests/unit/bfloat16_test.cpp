@@ -6,10 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "common/error.h"
 #include "common/ops/ops.h"
 #include "common/ops/precision.h"
+#include "common/tensor/parallel.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/numeric.h"
 
@@ -96,12 +98,14 @@ struct Product {
   int64_t n, in, out;
 };
 
-class Bfloat16Linear : public testing::TestWithParam<Product> {
+class Bfloat16Products : public testing::Test {
  protected:
   void SetUp() override {
     if (!cpu_has_bfloat16()) GTEST_SKIP() << "this processor has no bfloat16";
   }
 };
+
+class Bfloat16Linear : public Bfloat16Products, public testing::WithParamInterface<Product> {};
 
 TEST_P(Bfloat16Linear, EqualsFloat32OnTheRoundedNumbers) {
   const auto [n, in, out] = GetParam();
@@ -138,6 +142,40 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Bfloat16Linear,
                          testing::Values(Product{1, 1, 1}, Product{3, 5, 7}, Product{37, 61, 29},
                                          Product{128, 288, 96}, Product{300, 33, 2048},
                                          Product{0, 4, 4}));
+
+// A product that was computed before is found again by its shape: its matrices are others by then,
+// and the number of threads may be.
+TEST_F(Bfloat16Products, OfOneShapeTakeTheirOwnMatricesWithAnyNumberOfThreads) {
+  const auto products = [](uint64_t seed) {
+    const Tensor x = rounded(random_tensor({70, 50}, seed));
+    const Tensor w = rounded(random_tensor({90, 50}, seed + 1));
+    const Tensor y = Tensor::empty({70, 90});
+    linear_forward(x, w, y);
+    return to_doubles(y);
+  };
+  const test::Doubles first = products(1);
+  const test::Doubles second = products(2);
+  EXPECT_NE(first, second);
+  for (const int threads : {1, 3, 2, 0}) {
+    set_thread_count(threads);
+    EXPECT_EQ(products(2), second) << threads << " threads";
+    EXPECT_EQ(products(1), first) << threads << " threads";
+  }
+  // Inside of a parallel loop each thread computes its own.
+  std::vector<test::Doubles> all(8);
+  parallel_for(0, 8, [&](int64_t i) { all[static_cast<size_t>(i)] = products(1 + i % 2); });
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], i % 2 == 0 ? first : second);
+}
+
+TEST_F(Bfloat16Products, AreComputedAlsoWhenThereAreMoreShapesThanAreKept) {
+  const Tensor w = rounded(random_tensor({3, 2}, 1));
+  for (int64_t rows = 1; rows <= 1100; ++rows) {
+    const Tensor x = rounded(Tensor::zeros({rows, 2}));
+    const Tensor y = random_tensor({rows, 3}, 2);
+    linear_forward(x, w, y);
+    ASSERT_EQ(to_doubles(y), test::Doubles(static_cast<size_t>(rows * 3), 0.0)) << rows;
+  }
+}
 
 TEST(Bfloat16Operations, NormRotationAndSwigluRoundTheirResultsOnce) {
   const Tensor x = random_tensor({5, 24}, 1);
@@ -187,6 +225,15 @@ TEST(Bfloat16Operations, MixedTypesAreRefused) {
             "swiglu on the CPU: some tensors are float32 and some bfloat16");
 }
 
+/// The same numbers inside of a matrix with more columns.
+Tensor columns_of_wider(const Tensor& x) {
+  const int64_t columns = x.size(1);
+  const Tensor wider = rounded(random_tensor({x.size(0), columns + 5}, 9));
+  const Tensor middle = wider.columns(3, 3 + columns);
+  middle.copy_from(x);
+  return middle;
+}
+
 class Bfloat16Attention : public testing::TestWithParam<AttentionShape> {};
 
 TEST_P(Bfloat16Attention, IsNearFloat32) {
@@ -203,29 +250,36 @@ TEST_P(Bfloat16Attention, IsNearFloat32) {
   attention_forward(s, q, k, v, y, lse);
   const Tensor short_y = rounded(y);
   const Tensor short_lse = lse.clone();
-  attention_forward(s, rounded(q), rounded(k), rounded(v), short_y, short_lse);
+  // Columns of wider matrices, as in the model: a head's rows are far apart.
+  const Tensor short_q = columns_of_wider(rounded(q));
+  const Tensor short_k = columns_of_wider(rounded(k));
+  const Tensor short_v = columns_of_wider(rounded(v));
+  attention_forward(s, short_q, short_k, short_v, short_y, short_lse);
   test::expect_near(short_lse, to_doubles(lse), 1e-5, "logsumexp");
   test::expect_near(widened(short_y), to_doubles(y), 2 * kRounding, "y");
 
-  const Tensor dq = Tensor::empty(wide);
-  const Tensor dk = Tensor::empty(narrow);
-  const Tensor dv = Tensor::empty(narrow);
-  const Tensor short_dq = rounded(dq);
-  const Tensor short_dk = rounded(dk);
-  const Tensor short_dv = rounded(dv);
+  if (s.queries != s.keys) return;  // decoding has no backward pass
+  const Tensor dq = Tensor::zeros(wide);
+  const Tensor dk = Tensor::zeros(narrow);
+  const Tensor dv = Tensor::zeros(narrow);
+  const Tensor short_dq = columns_of_wider(rounded(dq));
+  const Tensor short_dk = columns_of_wider(rounded(dk));
+  const Tensor short_dv = columns_of_wider(rounded(dv));
   attention_backward(s, dy, q, k, v, y, lse, dq, dk, dv);
-  attention_backward(s, rounded(dy), rounded(q), rounded(k), rounded(v), short_y, lse, short_dq,
-                     short_dk, short_dv);
+  attention_backward(s, rounded(dy), short_q, short_k, short_v, short_y, lse, short_dq, short_dk,
+                     short_dv);
   test::expect_near(widened(short_dq), to_doubles(dq), 4 * kRounding, "dq");
   test::expect_near(widened(short_dk), to_doubles(dk), 4 * kRounding, "dk");
   test::expect_near(widened(short_dv), to_doubles(dv), 4 * kRounding, "dv");
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Bfloat16Attention,
-                         testing::Values(AttentionShape{1, 1, 1, 1, 1, 2},
-                                         AttentionShape{2, 19, 19, 4, 2, 6},
-                                         AttentionShape{1, 130, 130, 2, 1, 48},
-                                         AttentionShape{3, 64, 64, 6, 6, 16}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Bfloat16Attention,
+    testing::Values(AttentionShape{1, 1, 1, 1, 1, 2}, AttentionShape{2, 19, 19, 4, 2, 6},
+                    AttentionShape{1, 130, 130, 2, 1, 48}, AttentionShape{3, 64, 64, 6, 6, 16},
+                    AttentionShape{0, 4, 4, 2, 2, 2}, AttentionShape{2, 257, 257, 6, 3, 34},
+                    AttentionShape{1, 96, 96, 3, 1, 64}, AttentionShape{2, 1, 77, 4, 2, 6},
+                    AttentionShape{1, 67, 200, 2, 2, 48}));
 
 }  // namespace
 }  // namespace lab

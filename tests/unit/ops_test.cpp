@@ -296,6 +296,29 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{1, 3, 70, 2, 2, 4}));  // decoding several after a long past
 
 // Longer than a block of queries: finite differences along one random direction.
+// Loops go on to whole vectors of a row: what lies there, even infinities, must not matter.
+TEST(Attention, WhatComesLaterChangesNothingBefore) {
+  const AttentionShape s{1, 77, 77, 2, 2, 6};
+  constexpr int64_t kBefore = 70;
+  const Tensor qkv = random_tensor({77, 36}, 1);
+  const Tensor dy = random_tensor({77, 12}, 2);
+  for (int64_t i = kBefore; i < 77; ++i) dy.rows(i, i + 1).fill(0.0F);
+  const auto results = [&] {
+    const Tensor y = Tensor::empty({77, 12});
+    const Tensor logsumexp = Tensor::empty({1, 2, 77});
+    const Tensor gradient = Tensor::empty({77, 36});
+    attention_forward(s, qkv.columns(0, 12), qkv.columns(12, 24), qkv.columns(24, 36), y,
+                      logsumexp);
+    attention_backward(s, dy, qkv.columns(0, 12), qkv.columns(12, 24), qkv.columns(24, 36), y,
+                       logsumexp, gradient.columns(0, 12), gradient.columns(12, 24),
+                       gradient.columns(24, 36));
+    return std::pair(to_doubles(y.rows(0, kBefore)), to_doubles(gradient.rows(0, kBefore)));
+  };
+  const auto expected = results();
+  qkv.rows(kBefore, 77).columns(12, 24).fill(1e30F);  // scores that no float holds once scaled
+  EXPECT_EQ(results(), expected);
+}
+
 TEST(Attention, BackwardAcrossBlocks) {
   const AttentionShape s{1, 131, 131, 4, 2, 6};
   const Tensor q = random_tensor({131, 24}, 1, 2.0F);

@@ -3,7 +3,9 @@
 // query are never computed, which saves nearly half of the products.
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <limits>
+#include <memory>
+#include <type_traits>
 
 #include "common/ops/cpu/kernels.h"
 #include "common/tensor/parallel.h"
@@ -24,33 +26,78 @@ MatrixOf<T> head_of(const MatrixOf<T>& m, int64_t b, int64_t h, int64_t length, 
 template <typename T>
 class Block {
  public:
-  Block(int64_t rows, int64_t columns) : numbers_(static_cast<size_t>(rows * columns)) {}
-  MatrixOf<T> matrix(int64_t rows, int64_t columns) {
-    return {numbers_.data(), rows, columns, columns};
+  Block(int64_t rows, int64_t columns)
+      : numbers_(std::make_unique_for_overwrite<T[]>(static_cast<size_t>(rows * columns))) {}
+  MatrixOf<T> matrix(int64_t rows, int64_t columns) const {
+    return {numbers_.get(), rows, columns, columns};
   }
 
  private:
-  std::vector<T> numbers_;
+  std::unique_ptr<T[]> numbers_;
 };
+
+/// The columns that products of a head's rows have. The instructions for bfloat16 take 32 numbers
+/// at a time, and a remainder takes longer than zeros do.
+template <typename T>
+int64_t padded(int64_t head_dim) {
+  return std::is_same_v<T, float> ? head_dim : (head_dim + 31) / 32 * 32;
+}
+
+/// Columns that `from` does not have become zero.
+template <typename From, typename To>
+void copy_rows(const MatrixOf<From>& from, const MatrixOf<To>& to) {
+  const int64_t columns = std::min(from.columns, to.columns);
+  for (int64_t i = 0; i < from.rows; ++i) {
+    std::copy_n(from.row(i), columns, to.row(i));
+    std::fill(to.row(i) + columns, to.row(i) + to.columns, To(0.0F));
+  }
+}
+
+/// A head as products take it: in bfloat16 a copy whose rows are adjacent and padded, which oneDNN
+/// multiplies twice as fast as columns of a wider matrix.
+template <typename T>
+class PackedHead {
+ public:
+  explicit PackedHead(const MatrixOf<T>& head)
+      : copy_(kCopies ? head.rows : 0, padded<T>(head.columns)),
+        rows_(kCopies ? copy_.matrix(head.rows, padded<T>(head.columns)) : head) {
+    if (kCopies) copy_rows(head, rows_);
+  }
+  MatrixOf<T> rows(int64_t first, int64_t last) const { return rows_of(rows_, first, last); }
+
+ private:
+  static constexpr bool kCopies = !std::is_same_v<T, float>;
+  Block<T> copy_;
+  MatrixOf<T> rows_;
+};
+
+/// How far a loop over the `visible` entries of a row goes: to whole vectors, as what is left of
+/// one would be computed number by number.
+int64_t whole_vectors(int64_t visible, int64_t columns) {
+  constexpr int64_t kVector = 16;
+  return std::min((visible + kVector - 1) / kVector * kVector, columns);
+}
 
 /// Row of products of a query with keys -> row of probabilities over its first `visible` entries,
 /// the rest zero. The scores are the products times `scale`. Returns the logarithm of the sum of
 /// their exponentials; `row` is overwritten.
 template <typename T>
 float softmax(float* row, float scale, int64_t visible, int64_t columns, T* probabilities) {
+  const int64_t end = whole_vectors(visible, columns);
+  std::fill(row + visible, row + end, -std::numeric_limits<float>::infinity());  // probability 0
   float largest = row[0];  // not std::max below: its references would keep the loop scalar
 #pragma omp simd reduction(max : largest)
-  for (int64_t j = 0; j < visible; ++j) largest = row[j] > largest ? row[j] : largest;
+  for (int64_t j = 0; j < end; ++j) largest = row[j] > largest ? row[j] : largest;
   float sum = 0.0F;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < visible; ++j) {
+  for (int64_t j = 0; j < end; ++j) {
     row[j] = fast_exp((row[j] - largest) * scale);
     sum += row[j];
   }
   const float inverse = 1.0F / sum;
 #pragma omp simd
-  for (int64_t j = 0; j < visible; ++j) probabilities[j] = row[j] * inverse;
-  std::fill(probabilities + visible, probabilities + columns, T(0.0F));
+  for (int64_t j = 0; j < end; ++j) probabilities[j] = row[j] * inverse;
+  std::fill(probabilities + end, probabilities + columns, T(0.0F));
   return largest * scale + std::log(sum);
 }
 
@@ -70,25 +117,27 @@ void attention_forward(const AttentionShape& shape, const MatrixOf<T>& q, const 
     const int64_t b = index / shape.heads;
     const int64_t h = index % shape.heads;
     const int64_t kv = h / (shape.heads / shape.kv_heads);
-    const auto q_head = head_of(q, b, h, queries, head_dim);
-    const auto k_head = head_of(k, b, kv, keys, head_dim);
-    const auto v_head = head_of(v, b, kv, keys, head_dim);
+    const PackedHead q_head(head_of(q, b, h, queries, head_dim));
+    const PackedHead k_head(head_of(k, b, kv, keys, head_dim));
+    const PackedHead v_head(head_of(v, b, kv, keys, head_dim));
     const auto y_head = head_of(y, b, h, queries, head_dim);
-    Block<float> score_block(block, keys);
-    Block<T> probability_block(block, keys);
+    const Block<float> score_block(block, keys);
+    const Block<T> probability_block(block, keys);
+    const Block<T> y_block(block, padded<T>(head_dim));
 
     for (int64_t first = 0; first < queries; first += block) {
       const int64_t last = std::min(first + block, queries);
       const int64_t columns = before + last;  // keys that any query of the block may see
       const Matrix scores = score_block.matrix(last - first, columns);
       const MatrixOf<T> probabilities = probability_block.matrix(last - first, columns);
-      matmul(Transpose::kNo, Transpose::kYes, rows_of(q_head, first, last),
-             rows_of(k_head, 0, columns), false, scores);
+      const MatrixOf<T> sums = y_block.matrix(last - first, padded<T>(head_dim));
+      matmul(Transpose::kNo, Transpose::kYes, q_head.rows(first, last), k_head.rows(0, columns),
+             false, scores);
       for (int64_t i = first; i < last; ++i)
         logsumexp[index * queries + i] = softmax(scores.row(i - first), scale, before + i + 1,
                                                  columns, probabilities.row(i - first));
-      matmul(Transpose::kNo, Transpose::kNo, probabilities, rows_of(v_head, 0, columns), false,
-             rows_of(y_head, first, last));
+      matmul(Transpose::kNo, Transpose::kNo, probabilities, v_head.rows(0, columns), false, sums);
+      copy_rows(sums, rows_of(y_head, first, last));
     }
   });
 }
@@ -105,24 +154,29 @@ void attention_backward(const AttentionShape& shape, const MatrixOf<T>& dy, cons
   const int64_t group = shape.heads / shape.kv_heads;
   const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   const int64_t block = std::min(kQueryBlock, length);
+  const int64_t columns = padded<T>(head_dim);
 
   // One task per head of keys and values: the query heads that share it add to dk and dv in order.
   parallel_for(0, shape.batch * shape.kv_heads, [&](int64_t index) {
     const int64_t b = index / shape.kv_heads;
     const int64_t kv = index % shape.kv_heads;
-    const auto k_head = head_of(k, b, kv, length, head_dim);
-    const auto v_head = head_of(v, b, kv, length, head_dim);
-    Block<float> score_block(block, length);
-    Block<float> gradient_block(block, length);
-    Block<T> probability_block(block, length);
-    Block<T> score_gradient_block(block, length);
-    Block<float> dk_sums(length, head_dim);  // zeros
-    Block<float> dv_sums(length, head_dim);
+    const PackedHead k_head(head_of(k, b, kv, length, head_dim));
+    const PackedHead v_head(head_of(v, b, kv, length, head_dim));
+    const Block<float> score_block(block, length);
+    const Block<float> gradient_block(block, length);
+    const Block<T> probability_block(block, length);
+    const Block<T> score_gradient_block(block, length);
+    const Block<T> dq_block(block, columns);
+    const Block<float> dk_block(length, columns);
+    const Block<float> dv_block(length, columns);
+    const Matrix dk_sums = dk_block.matrix(length, columns);
+    const Matrix dv_sums = dv_block.matrix(length, columns);
+    for (const Matrix& sums : {dk_sums, dv_sums}) std::fill_n(sums.data, length * columns, 0.0F);
 
     for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-      const auto q_head = head_of(q, b, h, length, head_dim);
+      const PackedHead q_head(head_of(q, b, h, length, head_dim));
+      const PackedHead dy_head(head_of(dy, b, h, length, head_dim));
       const auto y_head = head_of(y, b, h, length, head_dim);
-      const auto dy_head = head_of(dy, b, h, length, head_dim);
       const auto dq_head = head_of(dq, b, h, length, head_dim);
       const float* lse = logsumexp + (b * shape.heads + h) * length;
 
@@ -132,24 +186,25 @@ void attention_backward(const AttentionShape& shape, const MatrixOf<T>& dy, cons
         const Matrix gradients = gradient_block.matrix(last - first, last);
         const MatrixOf<T> probabilities = probability_block.matrix(last - first, last);
         const MatrixOf<T> score_gradients = score_gradient_block.matrix(last - first, last);
-        const auto q_block = rows_of(q_head, first, last);
-        const auto dy_block = rows_of(dy_head, first, last);
+        const MatrixOf<T> dq_sums = dq_block.matrix(last - first, columns);
+        const MatrixOf<T> q_block = q_head.rows(first, last);
+        const MatrixOf<T> dy_block = dy_head.rows(first, last);
 
-        matmul(Transpose::kNo, Transpose::kYes, q_block, rows_of(k_head, 0, last), false, scores);
-        matmul(Transpose::kNo, Transpose::kYes, dy_block, rows_of(v_head, 0, last), false,
-               gradients);
+        matmul(Transpose::kNo, Transpose::kYes, q_block, k_head.rows(0, last), false, scores);
+        matmul(Transpose::kNo, Transpose::kYes, dy_block, v_head.rows(0, last), false, gradients);
         for (int64_t i = first; i < last; ++i) {
           const float* s = scores.row(i - first);
           const float* dp = gradients.row(i - first);
           T* p = probabilities.row(i - first);
           T* ds = score_gradients.row(i - first);
-          const T* dy_row = dy_head.row(i);
+          const T* dy_row = dy_block.row(i - first);
           const T* y_row = y_head.row(i);
           float dot = 0.0F;
 #pragma omp simd reduction(+ : dot)
           for (int64_t d = 0; d < head_dim; ++d) dot += dy_row[d] * y_row[d];
+          const int64_t end = whole_vectors(i + 1, last);
 #pragma omp simd
-          for (int64_t j = 0; j <= i; ++j) {
+          for (int64_t j = 0; j < end; ++j) {
             const float probability = fast_exp(s[j] * scale - lse[i]);
             p[j] = probability;
             ds[j] = probability * (dp[j] - dot) * scale;
@@ -157,20 +212,17 @@ void attention_backward(const AttentionShape& shape, const MatrixOf<T>& dy, cons
           std::fill(p + i + 1, p + last, T(0.0F));
           std::fill(ds + i + 1, ds + last, T(0.0F));
         }
-        matmul(Transpose::kNo, Transpose::kNo, score_gradients, rows_of(k_head, 0, last), false,
-               rows_of(dq_head, first, last));
+        matmul(Transpose::kNo, Transpose::kNo, score_gradients, k_head.rows(0, last), false,
+               dq_sums);
+        copy_rows(dq_sums, rows_of(dq_head, first, last));
         matmul(Transpose::kYes, Transpose::kNo, score_gradients, q_block, true,
-               dk_sums.matrix(last, head_dim));
+               rows_of(dk_sums, 0, last));
         matmul(Transpose::kYes, Transpose::kNo, probabilities, dy_block, true,
-               dv_sums.matrix(last, head_dim));
+               rows_of(dv_sums, 0, last));
       }
     }
-    const auto store = [&](Block<float>& sums, const MatrixOf<T>& head) {
-      const Matrix all = sums.matrix(length, head_dim);
-      for (int64_t i = 0; i < length; ++i) std::copy_n(all.row(i), head_dim, head.row(i));
-    };
-    store(dk_sums, head_of(dk, b, kv, length, head_dim));
-    store(dv_sums, head_of(dv, b, kv, length, head_dim));
+    copy_rows(dk_sums, head_of(dk, b, kv, length, head_dim));
+    copy_rows(dv_sums, head_of(dv, b, kv, length, head_dim));
   });
 }
 

@@ -2,7 +2,9 @@
 #include <dnnl.h>
 
 #include <algorithm>
+#include <compare>
 #include <dnnl.hpp>
+#include <map>
 #include <type_traits>
 
 #include "common/error.h"
@@ -43,29 +45,74 @@ dnnl::memory::desc description(const MatrixOf<T>& m, bool transposed) {
   return {{m.rows, m.columns}, type, strides};
 }
 
+/// What a product's code depends on.
+struct ProductShape {
+  int64_t threads, rows, inner, columns, a_ld, b_ld, c_ld;
+  bool transposes_a, transposes_b, accumulates, rounds_c;
+  auto operator<=>(const ProductShape&) const = default;
+};
+
+struct RoundedProduct {
+  dnnl::matmul primitive;
+  dnnl::memory a, b, c;  // without data
+};
+
 template <typename C>
-void multiply(bool ta, bool tb, const MatrixOf<Bfloat16>& a, const MatrixOf<Bfloat16>& b,
-              bool accumulate, const MatrixOf<C>& c) {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  thread_local dnnl::stream stream(engine);
+RoundedProduct make_product(const dnnl::engine& engine, const ProductShape& shape,
+                            const MatrixOf<Bfloat16>& a, const MatrixOf<Bfloat16>& b,
+                            const MatrixOf<C>& c) {
   dnnl::primitive_attr attributes;
-  if (accumulate) {
+  if (shape.accumulates) {
     dnnl::post_ops addition;
     addition.append_sum();
     attributes.set_post_ops(addition);
   }
-  const auto of_a = description(a, ta);
-  const auto of_b = description(b, tb);
+  const auto of_a = description(a, shape.transposes_a);
+  const auto of_b = description(b, shape.transposes_b);
   const auto of_c = description(c, false);
-  // oneDNN keeps the code for each shape in a cache.
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::matmul::primitive_desc product(engine, of_a, of_b, of_c, attributes);
 #else
   const dnnl::matmul::primitive_desc product({of_a, of_b, of_c}, attributes, engine);
 #endif
-  dnnl::matmul(product).execute(stream, {{DNNL_ARG_SRC, {of_a, engine, a.data}},
-                                         {DNNL_ARG_WEIGHTS, {of_b, engine, b.data}},
-                                         {DNNL_ARG_DST, {of_c, engine, c.data}}});
+  return {dnnl::matmul(product),
+          {of_a, engine, nullptr},
+          {of_b, engine, nullptr},
+          {of_c, engine, nullptr}};
+}
+
+template <typename C>
+void multiply(bool ta, bool tb, const MatrixOf<Bfloat16>& a, const MatrixOf<Bfloat16>& b,
+              bool accumulate, const MatrixOf<C>& c) {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  thread_local dnnl::stream stream(engine);
+  // oneDNN has a cache, too. To look a product up there takes as long as a small product, and the
+  // memory for its intermediate results would be new every time.
+  thread_local std::map<ProductShape, RoundedProduct> products;
+  constexpr size_t kMostProducts = 1000;  // a sequence that grows needs others for every token
+  const ProductShape shape{thread_count(),
+                           c.rows,
+                           ta ? a.rows : a.columns,
+                           c.columns,
+                           a.ld,
+                           b.ld,
+                           c.ld,
+                           ta,
+                           tb,
+                           accumulate,
+                           std::is_same_v<C, Bfloat16>};
+  auto known = products.find(shape);
+  if (known == products.end()) {
+    if (products.size() >= kMostProducts) products.clear();
+    known = products.emplace(shape, make_product(engine, shape, a, b, c)).first;
+  }
+  RoundedProduct& product = known->second;
+  product.a.set_data_handle(a.data);
+  product.b.set_data_handle(b.data);
+  product.c.set_data_handle(c.data);
+  product.primitive.execute(
+      stream,
+      {{DNNL_ARG_SRC, product.a}, {DNNL_ARG_WEIGHTS, product.b}, {DNNL_ARG_DST, product.c}});
   stream.wait();
 }
 
@@ -84,7 +131,9 @@ void matmul(Transpose transpose_a, Transpose transpose_b, const MatrixOf<A>& a,
     return;
   }
   make_threads_certain();
-  if (!ta || tb || !rows_compete(a)) return multiply(ta, tb, a, b, accumulate, c);
+  // In bfloat16 oneDNN copies what it transposes to where nothing competes.
+  if (!std::is_same_v<A, float> || !ta || tb || !rows_compete(a))
+    return multiply(ta, tb, a, b, accumulate, c);
   for (int64_t first = 0; first < inner; first += kRowsAtATime) {
     const int64_t last = std::min(first + kRowsAtATime, inner);
     multiply(ta, tb, rows_of(a, first, last), rows_of(b, first, last), accumulate || first > 0, c);
