@@ -5,31 +5,30 @@
 namespace lab {
 namespace {
 
-template <typename Function>
-void combine_spans(std::span<float> into, std::span<const float> from, Function function) {
+template <typename Combine>
+void combine_all(std::span<float> result, const float* a, const float* b, Combine combine) {
 #pragma omp simd
-  for (size_t i = 0; i < into.size(); ++i) into[i] = function(into[i], from[i]);
+  for (size_t i = 0; i < result.size(); ++i) result[i] = combine(a[i], b[i]);
 }
 
 }  // namespace
+
+void combine(ReduceOp op, std::span<float> result, const float* a, const float* b) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return combine_all(result, a, b, [](float x, float y) { return x + y; });
+    case ReduceOp::kMin:
+      return combine_all(result, a, b, [](float x, float y) { return y < x ? y : x; });
+    case ReduceOp::kMax:
+      return combine_all(result, a, b, [](float x, float y) { return y > x ? y : x; });
+  }
+}
 
 void combine(const ProcessGroup& group, const Tensor& into, const Tensor& from, ReduceOp op) {
   require(into.numel() == from.numel(), "combine: {} elements and {}: they must be equally many",
           into.numel(), from.numel());
   const ComputeScope scope(group.recorder(), OpKind::kAdd, -1);
-  const std::span<float> target = into.values();
-  const std::span<const float> source = from.values();
-  switch (op) {
-    case ReduceOp::kSum:
-      combine_spans(target, source, [](float a, float b) { return a + b; });
-      break;
-    case ReduceOp::kMin:
-      combine_spans(target, source, [](float a, float b) { return b < a ? b : a; });
-      break;
-    case ReduceOp::kMax:
-      combine_spans(target, source, [](float a, float b) { return b > a ? b : a; });
-      break;
-  }
+  combine(op, into.values(), into.data(), from.data());
   if (const CostModel* costs = group.costs())
     group.advance_clock(costs->gamma * static_cast<double>(into.numel()));
 }

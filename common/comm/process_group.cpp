@@ -39,7 +39,7 @@ void Work::wait() {
   try {
     impl_->transfer->wait(group.timeout);
   } catch (const Error& error) {
-    group.fail_in(impl_->record.id, impl_->record, error);
+    group.fail_in(impl_->record, error);
   }
   impl_->transfer.reset();
   if (impl_->record.kind != OpKind::kSend) impl_->data.store();
@@ -59,6 +59,7 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& 
   check_tensor(tensor, verb);
 
   auto work = std::make_unique<Work::Impl>();
+  work->group = shared_from_this();
   work->data = HostCopy(tensor, reaches(tensor));
   if (kind == OpKind::kSend) work->data.load();
   work->record = {.kind = kind,
@@ -75,7 +76,7 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post(OpKind kind, const Tensor& 
     work->transfer =
         kind == OpKind::kSend ? chosen.send(numbers, peer, slot) : chosen.recv(numbers, peer, slot);
   } catch (const Error& error) {
-    fail_in(work->record.id, work->record, error);
+    fail_in(work->record, error);
   }
   return work;
 }
@@ -120,15 +121,11 @@ int ProcessGroup::world_rank(int rank) const {
 }
 
 Work ProcessGroup::isend(const Tensor& tensor, int to, int tag) {
-  Work work(impl_->post(OpKind::kSend, tensor, to, tag));
-  work.impl_->group = impl_;
-  return work;
+  return Work(impl_->post(OpKind::kSend, tensor, to, tag));
 }
 
 Work ProcessGroup::irecv(const Tensor& tensor, int from, int tag) {
-  Work work(impl_->post(OpKind::kRecv, tensor, from, tag));
-  work.impl_->group = impl_;
-  return work;
+  return Work(impl_->post(OpKind::kRecv, tensor, from, tag));
 }
 
 void ProcessGroup::send(const Tensor& tensor, int to, int tag) { isend(tensor, to, tag).wait(); }

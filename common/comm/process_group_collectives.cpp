@@ -13,13 +13,19 @@ class NothingToWaitFor final : public Transfer {
   void wait(std::chrono::milliseconds) override {}
 };
 
-void run_blocking(Transport& transport, const Transport::Posted& posted) {
-  if (posted.kind == OpKind::kAllGather)
-    transport.all_gather(posted.input, posted.output, posted.call);
-  else if (posted.kind == OpKind::kReduceScatter)
-    transport.reduce_scatter(posted.input, posted.output, posted.op, posted.call);
-  else
-    transport.all_reduce(posted.output, posted.op, posted.call);
+void run_blocking(Transport& transport, const Transport::Posted& posted, int root) {
+  switch (posted.kind) {
+    case OpKind::kBroadcast:
+      return transport.broadcast(posted.output, root, posted.call);
+    case OpKind::kReduce:
+      return transport.reduce(posted.output, root, posted.op, posted.call);
+    case OpKind::kAllGather:
+      return transport.all_gather(posted.input, posted.output, posted.call);
+    case OpKind::kReduceScatter:
+      return transport.reduce_scatter(posted.input, posted.output, posted.op, posted.call);
+    default:
+      return transport.all_reduce(posted.output, posted.op, posted.call);
+  }
 }
 
 }  // namespace
@@ -58,6 +64,7 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post_collective(OpKind kind, con
                                                                 const Tensor& output, ReduceOp op) {
   const bool direct = reaches(input, output);
   auto work = std::make_unique<Work::Impl>();
+  work->group = shared_from_this();
   work->data = HostCopy(output, direct);
   work->input = kind == OpKind::kAllReduce ? work->data : HostCopy(input, direct);
   work->input.load();
@@ -79,7 +86,7 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post_collective(OpKind kind, con
                             .finished = finished},
                            *work, direct);
   } catch (const Error& error) {
-    fail_in(work->record.id, work->record, error);
+    fail_in(work->record, error);
   }
   return work;
 }
@@ -101,7 +108,7 @@ std::unique_ptr<Transfer> ProcessGroup::Impl::start(const Transport::Posted& pos
                             if (empty)
                               chosen->barrier(posted.call);
                             else
-                              run_blocking(*chosen, posted);
+                              run_blocking(*chosen, posted, -1);
                           },
                       .started = [posted] { posted.started(0); },
                       .finished = [posted] { posted.finished(0); }});
@@ -122,7 +129,7 @@ void ProcessGroup::Impl::collective(OpKind kind, int64_t elements, int root, Red
         body(call);
     }
   } catch (const Error& error) {
-    fail_in(record.id, record, error);
+    fail_in(record, error);
   }
   recorder.done(record.id);
 }
@@ -132,93 +139,69 @@ void ProcessGroup::barrier() {
                     [](const Transport::Collective&) {});  // no elements: a barrier in any case
 }
 
+void ProcessGroup::Impl::blocking(OpKind kind, const Tensor& input, const Tensor& output,
+                                  ReduceOp op, int root) {
+  const bool reads = kind != OpKind::kBroadcast || rank == root;
+  const bool writes = kind == OpKind::kBroadcast ? rank != root : root < 0 || rank == root;
+  const Tensor& part = kind == OpKind::kReduceScatter ? output : input;
+  collective(kind, part.numel(), root, op, [&](const Transport::Collective& call) {
+    const bool direct = reaches(input, output);
+    const bool in_place = kind != OpKind::kAllGather && kind != OpKind::kReduceScatter;
+    const HostCopy to(output, direct);
+    const HostCopy from = in_place ? to : HostCopy(input, direct);
+    if (reads) from.load();
+    run_blocking(
+        way(direct),
+        {.kind = kind, .input = from.numbers(), .output = to.numbers(), .op = op, .call = call},
+        root);
+    if (writes) to.store();
+  });
+}
+
 void ProcessGroup::broadcast(const Tensor& tensor, int root) {
   Impl::check_tensor(tensor, "broadcast");
   impl_->check_rank(root, "broadcast");
-  impl_->collective(OpKind::kBroadcast, tensor.numel(), root, ReduceOp::kSum,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(tensor);
-                      const HostCopy data(tensor, direct);
-                      if (rank() == root) data.load();
-                      impl_->way(direct).broadcast(data.numbers(), root, call);
-                      if (rank() != root) data.store();
-                    });
+  impl_->blocking(OpKind::kBroadcast, tensor, tensor, ReduceOp::kSum, root);
 }
 
 void ProcessGroup::reduce(const Tensor& tensor, int root, ReduceOp op) {
   Impl::check_tensor(tensor, "reduce");
   impl_->check_rank(root, "reduce");
-  impl_->collective(OpKind::kReduce, tensor.numel(), root, op,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(tensor);
-                      const HostCopy data(tensor, direct);
-                      data.load();
-                      impl_->way(direct).reduce(data.numbers(), root, op, call);
-                      if (rank() == root) data.store();
-                    });
+  impl_->blocking(OpKind::kReduce, tensor, tensor, op, root);
 }
 
 void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
   Impl::check_tensor(tensor, "all_reduce");
-  impl_->collective(OpKind::kAllReduce, tensor.numel(), -1, op,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(tensor);
-                      const HostCopy data(tensor, direct);
-                      data.load();
-                      impl_->way(direct).all_reduce(data.numbers(), op, call);
-                      data.store();
-                    });
+  impl_->blocking(OpKind::kAllReduce, tensor, tensor, op, -1);
 }
 
 void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
   impl_->check_gather(output, input, "all_gather");
   impl_->copy_if_alone(output, input);
-  impl_->collective(OpKind::kAllGather, input.numel(), -1, ReduceOp::kSum,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(input, output);
-                      const HostCopy own(input, direct);
-                      const HostCopy all(output, direct);
-                      own.load();
-                      impl_->way(direct).all_gather(own.numbers(), all.numbers(), call);
-                      all.store();
-                    });
+  impl_->blocking(OpKind::kAllGather, input, output, ReduceOp::kSum, -1);
 }
 
 void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) {
   impl_->check_scatter(output, input, "reduce_scatter");
   impl_->copy_if_alone(output, input);
-  impl_->collective(OpKind::kReduceScatter, output.numel(), -1, op,
-                    [&](const Transport::Collective& call) {
-                      const bool direct = impl_->reaches(input, output);
-                      const HostCopy all(input, direct);
-                      const HostCopy own(output, direct);
-                      all.load();
-                      impl_->way(direct).reduce_scatter(all.numbers(), own.numbers(), op, call);
-                      own.store();
-                    });
+  impl_->blocking(OpKind::kReduceScatter, input, output, op, -1);
 }
 
 Work ProcessGroup::all_reduce_async(const Tensor& tensor, ReduceOp op) {
   Impl::check_tensor(tensor, "all_reduce_async");
-  Work work(impl_->post_collective(OpKind::kAllReduce, tensor, tensor, op));
-  work.impl_->group = impl_;
-  return work;
+  return Work(impl_->post_collective(OpKind::kAllReduce, tensor, tensor, op));
 }
 
 Work ProcessGroup::all_gather_async(const Tensor& output, const Tensor& input) {
   impl_->check_gather(output, input, "all_gather_async");
   impl_->copy_if_alone(output, input);
-  Work work(impl_->post_collective(OpKind::kAllGather, input, output, ReduceOp::kSum));
-  work.impl_->group = impl_;
-  return work;
+  return Work(impl_->post_collective(OpKind::kAllGather, input, output, ReduceOp::kSum));
 }
 
 Work ProcessGroup::reduce_scatter_async(const Tensor& output, const Tensor& input, ReduceOp op) {
   impl_->check_scatter(output, input, "reduce_scatter_async");
   impl_->copy_if_alone(output, input);
-  Work work(impl_->post_collective(OpKind::kReduceScatter, input, output, op));
-  work.impl_->group = impl_;
-  return work;
+  return Work(impl_->post_collective(OpKind::kReduceScatter, input, output, op));
 }
 
 }  // namespace lab

@@ -18,7 +18,7 @@
 
 namespace lab {
 
-struct ProcessGroup::Impl {
+struct ProcessGroup::Impl : std::enable_shared_from_this<Impl> {
   std::shared_ptr<Transport> transport;     // null where this rank is alone
   std::shared_ptr<Transport> clock;         // the world's: it knows the time of a simulation
   std::shared_ptr<Transport> between_gpus;  // null: GPU memory is sent through host memory
@@ -96,11 +96,9 @@ struct ProcessGroup::Impl {
     if (size() == 1) output.copy_from(input.view(output.shape()));
   }
 
-  [[noreturn]] void fail_in(uint64_t operation, const OpRecord& record, const Error& error) const {
-    OpRecord numbered = record;
-    numbered.id = operation;
+  [[noreturn]] void fail_in(const OpRecord& record, const Error& error) const {
     throw BrokenOff(fmt::format("rank {}: {} broke off: {}", own_world_rank(),
-                                describe(numbered, recorder.snapshot()), error.what()));
+                                describe(record, recorder.snapshot()), error.what()));
   }
 
   std::unique_ptr<Work::Impl> post(OpKind kind, const Tensor& tensor, int peer, int tag);
@@ -118,6 +116,9 @@ struct ProcessGroup::Impl {
   /// A blocking collective over `elements`: calls `body` with what the transport must know about
   /// it.
   void collective(OpKind kind, int64_t elements, int root, ReduceOp op, const Body& body);
+  /// One that moves numbers from `input` to `output`, which are the same tensor for a broadcast,
+  /// a reduce and an all_reduce.
+  void blocking(OpKind kind, const Tensor& input, const Tensor& output, ReduceOp op, int root);
 };
 
 struct Work::Impl {

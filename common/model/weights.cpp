@@ -151,25 +151,24 @@ void Weights::name_again(size_t part) {
                     named.begin() + static_cast<std::ptrdiff_t>(first_of_part(part)));
 }
 
-void Weights::bind(size_t part, const Tensor& flat) {
+void Weights::view_as(Tensor Weight::*numbers, size_t part, const Tensor& flat) {
   int64_t first = 0;
   for (const Slot& slot : slots(part)) {
     const int64_t count = count_of(slot.shape);
-    slot.weight->value = flat.defined() ? flat.rows(first, first + count).view(slot.shape) : flat;
+    slot.weight->*numbers =
+        flat.defined() ? flat.rows(first, first + count).view(slot.shape) : flat;
     first += aligned(count);
   }
+}
+
+void Weights::bind(size_t part, const Tensor& flat) {
+  view_as(&Weight::value, part, flat);
   if (tied_here && part == 0) head.value = embedding.value;
   name_again(part);
 }
 
 void Weights::bind_gradient(size_t part, const Tensor& flat) {
-  int64_t first = 0;
-  for (const Slot& slot : slots(part)) {
-    const int64_t count = count_of(slot.shape);
-    slot.weight->gradient =
-        flat.defined() ? flat.rows(first, first + count).view(slot.shape) : flat;
-    first += aligned(count);
-  }
+  view_as(&Weight::gradient, part, flat);
   if (tied_here && part == 0 && memory == WeightMemory::kBound) head.gradient = embedding.gradient;
   name_again(part);
 }

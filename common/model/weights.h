@@ -104,6 +104,7 @@ struct Weights {
   std::vector<Slot> slots(size_t part);
   /// Views under the names of Hugging Face.
   std::vector<Parameter> named_views(size_t part);
+  void view_as(Tensor Weight::*numbers, size_t part, const Tensor& flat);
   void name_again(size_t part);
 };
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/comm/combine.h"
 #include "common/comm/gloo/gloo_store.h"
 #include "common/error.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 using gloo::transport::UnboundBuffer;
 using Milliseconds = std::chrono::milliseconds;
-using Device = std::shared_ptr<gloo::transport::Device>;
+using GlooDevice = std::shared_ptr<gloo::transport::Device>;
 using Context = std::shared_ptr<gloo::rendezvous::Context>;
 
 // Gloo's own collectives use the prefixes 1 to 8 in the top byte of a slot.
@@ -40,28 +41,11 @@ auto guarded(const Body& body) {
 // Gloo does not write through the pointers of buffers that it sends from.
 float* writable(std::span<const float> data) { return const_cast<float*>(data.data()); }
 
-template <typename Combine>
-void combine_all(float* result, const float* a, const float* b, size_t count, Combine combine) {
-#pragma omp simd
-  for (size_t i = 0; i < count; ++i) result[i] = combine(a[i], b[i]);
-}
-
-void combine(ReduceOp op, float* result, const float* a, const float* b, size_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return combine_all(result, a, b, count, [](float x, float y) { return x + y; });
-    case ReduceOp::kMin:
-      return combine_all(result, a, b, count, [](float x, float y) { return y < x ? y : x; });
-    case ReduceOp::kMax:
-      return combine_all(result, a, b, count, [](float x, float y) { return y > x ? y : x; });
-  }
-}
-
-/// The same, in the form in which Gloo calls it.
+/// `combine` in the form in which Gloo calls it.
 auto reduction(ReduceOp op) {
   return [op](void* result, const void* a, const void* b, size_t count) {
-    combine(op, static_cast<float*>(result), static_cast<const float*>(a),
-            static_cast<const float*>(b), count);
+    combine(op, {static_cast<float*>(result), count}, static_cast<const float*>(a),
+            static_cast<const float*>(b));
   };
 }
 
@@ -81,7 +65,7 @@ class GlooTransfer final : public Transfer {
 
 class GlooTransport final : public Transport {
  public:
-  GlooTransport(Device device, Store& store, Context context)
+  GlooTransport(GlooDevice device, Store& store, Context context)
       : device_(std::move(device)), store_(store), context_(std::move(context)) {}
 
   std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override {
@@ -159,7 +143,7 @@ class GlooTransport final : public Transport {
       const auto leaves = send(outgoing, (rank + 1) % size, slot);
       arrives->wait(call.timeout);
       leaves->wait(call.timeout);
-      combine(op, outgoing.data(), incoming.data(), part(step).data(), count);
+      combine(op, {outgoing.data(), count}, incoming.data(), part(step).data());
     }
     std::ranges::copy(outgoing, output.begin());
   }
@@ -171,7 +155,7 @@ class GlooTransport final : public Transport {
                    static_cast<int>(ranks.size()), name, timeout);
   }
 
-  static std::unique_ptr<Transport> connect(Device device, Store& store, int rank, int size,
+  static std::unique_ptr<Transport> connect(GlooDevice device, Store& store, int rank, int size,
                                             const std::string& name, Milliseconds timeout) {
     return guarded([&] {
       auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
@@ -200,14 +184,15 @@ class GlooTransport final : public Transport {
   // Newer versions of Gloo take the store as a shared pointer.
   template <typename SomeContext>
   static void connect_full_mesh(SomeContext& context,
-                                std::shared_ptr<gloo::rendezvous::Store> store, Device& device) {
+                                std::shared_ptr<gloo::rendezvous::Store> store,
+                                GlooDevice& device) {
     if constexpr (requires { context.connectFullMesh(store, device); })
       context.connectFullMesh(store, device);
     else
       context.connectFullMesh(*store, device);
   }
 
-  Device device_;  // its thread moves the data of all groups
+  GlooDevice device_;  // its thread moves the data of all groups
   Store& store_;
   Context context_;
 };
@@ -217,7 +202,7 @@ class GlooTransport final : public Transport {
 std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store) {
   gloo::transport::tcp::attr attributes;
   attributes.hostname = options.address;  // else Gloo asks for the name of this machine
-  Device device;
+  GlooDevice device;
   try {
     device = gloo::transport::tcp::CreateDevice(attributes);
   } catch (const gloo::Exception& error) {

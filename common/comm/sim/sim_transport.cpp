@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/comm/combine.h"
+
 namespace lab {
 namespace {
 
@@ -26,23 +28,10 @@ class SimTransfer final : public Transfer {
   std::shared_ptr<Post> post_;
 };
 
-float combine(ReduceOp op, float a, float b) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return a + b;
-    case ReduceOp::kMin:
-      return std::min(a, b);
-    case ReduceOp::kMax:
-      return std::max(a, b);
-  }
-  return a;
-}
-
 std::vector<float> combine_inputs(const Parts& parts, ReduceOp op) {
   std::vector<float> result(parts[0].input.begin(), parts[0].input.end());
   for (size_t rank = 1; rank < parts.size(); ++rank)
-    for (size_t i = 0; i < result.size(); ++i)
-      result[i] = combine(op, result[i], parts[rank].input[i]);
+    combine(op, result, result.data(), parts[rank].input.data());
   return result;
 }
 
