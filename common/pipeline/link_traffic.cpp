@@ -7,8 +7,6 @@
 namespace lab {
 namespace {
 
-constexpr int kMembers = 64;
-
 using Links = std::map<std::pair<int, int>, LinkTraffic>;
 
 LinkTraffic& link(Links& links, int from, int to) {
@@ -20,7 +18,7 @@ LinkTraffic& link(Links& links, int from, int to) {
 
 std::vector<int> members_of(uint64_t bits) {
   std::vector<int> members;
-  for (int rank = 0; rank < kMembers; ++rank)
+  for (int rank = 0; rank < kMaxWorldSize; ++rank)
     if ((bits >> rank & 1U) != 0) members.push_back(rank);
   return members;
 }
@@ -35,30 +33,30 @@ int next_member(const std::vector<int>& members, int rank) {
 void add_collective(Links& links, const Span& span, int rank) {
   const std::vector<int> members = members_of(span.members);
   const auto n = static_cast<double>(members.size());
-  if (members.size() < 2) return;
+  if (members.size() < 2 || !span.collective) return;
   const auto bytes = static_cast<double>(span.bytes);
   const auto send = [&](int to, double sent) {
     LinkTraffic& traffic = link(links, rank, to);
     ++traffic.collectives;
     traffic.collective_bytes += sent;
   };
-  switch (span.collective) {
-    case CollectiveKind::kBroadcast:
+  switch (*span.collective) {
+    case OpKind::kBroadcast:
       for (const int member : members)
         if (rank == span.peer && member != rank) send(member, bytes);
       return;
-    case CollectiveKind::kReduce:
+    case OpKind::kReduce:
       if (rank != span.peer && span.peer >= 0) send(span.peer, bytes);
       return;
-    case CollectiveKind::kAllReduce:
+    case OpKind::kAllReduce:
       return send(next_member(members, rank), 2 * (n - 1) / n * bytes);
-    case CollectiveKind::kAllGather:
-    case CollectiveKind::kReduceScatter:
+    case OpKind::kAllGather:
+    case OpKind::kReduceScatter:
       return send(next_member(members, rank), (n - 1) * bytes);
-    case CollectiveKind::kBarrier:
-    case CollectiveKind::kSplit:
+    case OpKind::kBarrier:
+    case OpKind::kSplit:
       return send(next_member(members, rank), 0);
-    case CollectiveKind::kNone:
+    default:
       return;
   }
 }

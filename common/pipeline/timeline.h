@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/comm/diagnosis/operation.h"
 
 namespace lab {
 
@@ -26,26 +29,15 @@ inline constexpr size_t kSpanKinds = 8;
 std::string_view span_name(SpanKind kind);
 inline bool is_compute(SpanKind kind) { return kind <= SpanKind::kAdd; }
 
-enum class CollectiveKind : uint8_t {
-  kNone,  // or not known which
-  kBarrier,
-  kBroadcast,
-  kReduce,
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kSplit,
-};
-
 struct Span {
   SpanKind kind = SpanKind::kForward;
   int microbatch = -1;  // -1: none
   double start = 0;
   double end = 0;
-  int peer = -1;       // of a message; root of a broadcast or reduce; -1: none
-  uint64_t bytes = 0;  // of a message or collective
-  CollectiveKind collective = CollectiveKind::kNone;
-  uint64_t members = 0;  // of a collective: bit r is rank r; 0: not known
+  int peer = -1;                          // of a message; root of a broadcast or reduce; -1: none
+  uint64_t bytes = 0;                     // of a message or collective
+  std::optional<OpKind> collective = {};  // which, if it is one, and known
+  uint64_t members = 0;                   // of a collective: bit r is rank r; 0: not known
 
   double length() const { return end - start; }
   bool operator==(const Span&) const = default;

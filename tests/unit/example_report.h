@@ -57,7 +57,7 @@ inline Timeline example_timeline(int microbatches) {
                             .start = entered[d],
                             .end = end,
                             .bytes = kGradientBytes,
-                            .collective = CollectiveKind::kAllReduce,
+                            .collective = OpKind::kAllReduce,
                             .members = (1U << stage) | (1U << (stage + 3))});
       rank.spans.push_back({.kind = SpanKind::kOptimizer, .start = end, .end = end + 0.009});
     }

@@ -82,7 +82,7 @@ TEST(RunReport, ShowsWhatTravelsMeanwhile) {
                              .start = 0.1 + 0.01 * bucket,
                              .end = 0.11 + 0.01 * bucket,
                              .bytes = kGradientBytes,
-                             .collective = CollectiveKind::kAllReduce,
+                             .collective = OpKind::kAllReduce,
                              .members = 0b100100});
   const std::string html = report_html(report);
   EXPECT_EQ(first_fault(html), "");

@@ -11,8 +11,8 @@
 namespace lab {
 namespace {
 
-Span collective(CollectiveKind kind, double start, double end, uint64_t bytes, uint64_t members,
-                int root = -1) {
+Span collective(std::optional<OpKind> kind, double start, double end, uint64_t bytes,
+                uint64_t members, int root = -1) {
   return {.kind = SpanKind::kCollective,
           .start = start,
           .end = end,
@@ -63,7 +63,7 @@ TEST(RankShares, MessagesWithOneNumberMeetInTheirOrder) {
 TEST(RankShares, ACollectiveIsWaitedForUntilItsLastMemberHasEntered) {
   Timeline timeline{.unit = "s", .ranks = std::vector<RankTimeline>(3)};
   const auto reduce = [](double start, double end, uint64_t members) {
-    return collective(CollectiveKind::kAllReduce, start, end, 4, members);
+    return collective(OpKind::kAllReduce, start, end, 4, members);
   };
   timeline.ranks[0].spans = {reduce(0, 5, 0b101), reduce(6, 10, 0b101)};
   timeline.ranks[1].spans = {reduce(4.5, 5, 0b010)};  // another group
@@ -78,7 +78,7 @@ TEST(RankShares, WithoutTheOtherSideAllIsWaiting) {
   Timeline timeline = late_message();
   timeline.ranks[0].messages.clear();
   EXPECT_DOUBLE_EQ(rank_shares(timeline)[1].waiting, 0.5);
-  timeline.ranks[1].spans = {collective(CollectiveKind::kAllReduce, 0, 10, 4, 0)};
+  timeline.ranks[1].spans = {collective(OpKind::kAllReduce, 0, 10, 4, 0)};
   EXPECT_DOUBLE_EQ(rank_shares(timeline)[1].waiting, 1.0) << "members not known";
 }
 
@@ -100,7 +100,7 @@ TEST(LinkTraffic, MessagesAreCountedWhereTheyAreSent) {
 }
 
 TEST(LinkTraffic, CollectivesCountByTheirFormulas) {
-  const auto traffic = [](CollectiveKind kind, int root) {
+  const auto traffic = [](std::optional<OpKind> kind, int root) {
     Timeline timeline{.unit = "s", .ranks = std::vector<RankTimeline>(5)};
     for (const size_t rank : {0U, 2U, 3U})
       timeline.ranks[rank].spans = {collective(kind, 0, 1, 1000, 0b1101, root)};
@@ -110,15 +110,13 @@ TEST(LinkTraffic, CollectivesCountByTheirFormulas) {
   const auto ring = [](double bytes) {
     return Links{{0, 2, 0, 0, 1, bytes}, {2, 3, 0, 0, 1, bytes}, {3, 0, 0, 0, 1, bytes}};
   };
-  EXPECT_EQ(traffic(CollectiveKind::kAllReduce, -1), ring(2.0 * 2 / 3 * 1000));
-  EXPECT_EQ(traffic(CollectiveKind::kAllGather, -1), ring(2000));
-  EXPECT_EQ(traffic(CollectiveKind::kReduceScatter, -1), ring(2000));
-  EXPECT_EQ(traffic(CollectiveKind::kBarrier, -1), ring(0));
-  EXPECT_EQ(traffic(CollectiveKind::kBroadcast, 3),
-            (Links{{3, 0, 0, 0, 1, 1000}, {3, 2, 0, 0, 1, 1000}}));
-  EXPECT_EQ(traffic(CollectiveKind::kReduce, 0),
-            (Links{{2, 0, 0, 0, 1, 1000}, {3, 0, 0, 0, 1, 1000}}));
-  EXPECT_TRUE(traffic(CollectiveKind::kNone, -1).empty());
+  EXPECT_EQ(traffic(OpKind::kAllReduce, -1), ring(2.0 * 2 / 3 * 1000));
+  EXPECT_EQ(traffic(OpKind::kAllGather, -1), ring(2000));
+  EXPECT_EQ(traffic(OpKind::kReduceScatter, -1), ring(2000));
+  EXPECT_EQ(traffic(OpKind::kBarrier, -1), ring(0));
+  EXPECT_EQ(traffic(OpKind::kBroadcast, 3), (Links{{3, 0, 0, 0, 1, 1000}, {3, 2, 0, 0, 1, 1000}}));
+  EXPECT_EQ(traffic(OpKind::kReduce, 0), (Links{{2, 0, 0, 0, 1, 1000}, {3, 0, 0, 0, 1, 1000}}));
+  EXPECT_TRUE(traffic(std::nullopt, -1).empty());
 }
 
 TEST(LinkTraffic, OfTwoPipelinesOfThreeStages) {
@@ -144,7 +142,7 @@ TEST(LinkTraffic, MembersComeFromTheFlightRecord) {
   const RankTimeline rank = rank_timeline({op}, window, {{.id = 7, .members = 0b11, .name = "x"}});
   ASSERT_EQ(rank.spans.size(), 1U);
   EXPECT_EQ(rank.spans[0].members, 0b11U);
-  EXPECT_EQ(rank.spans[0].collective, CollectiveKind::kAllReduce);
+  EXPECT_EQ(rank.spans[0].collective, OpKind::kAllReduce);
   EXPECT_EQ(link_traffic({"s", {rank, {}}}), (std::vector{LinkTraffic{0, 1, 0, 0, 1, 800}}));
   EXPECT_EQ(rank_timeline({op}, window).spans[0].members, 0U);
 }

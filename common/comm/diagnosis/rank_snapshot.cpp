@@ -1,14 +1,7 @@
-// RankSnapshot: names of operations, and what a rank waits for.
+// RankSnapshot: what a rank waits for.
 #include "common/comm/diagnosis/rank_snapshot.h"
 
 namespace lab {
-
-std::string_view op_name(OpKind kind) {
-  static constexpr std::array<std::string_view, kOpKinds> kNames{
-      "send",           "recv",  "barrier", "broadcast", "reduce", "all_reduce", "all_gather",
-      "reduce_scatter", "split", "forward", "backward",  "loss",   "optimizer",  "add"};
-  return kNames.at(static_cast<size_t>(kind));
-}
 
 const OpRecord* RankSnapshot::waiting() const {
   // A wait that broke off stays in the list; the rank is held up by the one that began last.

@@ -4,46 +4,17 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "common/comm/diagnosis/operation.h"
 
 namespace lab {
 
-/// How reductions combine the elements of all ranks.
-enum class ReduceOp { kSum, kMin, kMax };
-
-/// The largest world: group members are the bits of one number.
-inline constexpr int kMaxWorldSize = 64;
 /// Limits of a snapshot.
 inline constexpr size_t kMaxPending = 1024;
 inline constexpr size_t kMaxRecent = 256;
 inline constexpr size_t kMaxGroups = 64;
 inline constexpr size_t kMaxGroupName = 31;  // bytes
-
-enum class OpKind : uint8_t {
-  kSend,
-  kRecv,
-  kBarrier,
-  kBroadcast,
-  kReduce,
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kSplit,
-  kForward,
-  kBackward,
-  kLoss,
-  kOptimizer,
-  kAdd,
-};
-inline constexpr size_t kOpKinds = 14;
-
-/// "send", "all_reduce", ... as the verbs of ProcessGroup are called.
-std::string_view op_name(OpKind kind);
-inline bool is_message(OpKind kind) { return kind == OpKind::kSend || kind == OpKind::kRecv; }
-inline bool is_collective(OpKind kind) {
-  return kind >= OpKind::kBarrier && kind <= OpKind::kSplit;
-}
 
 enum class OpState : uint8_t {
   kPosted,   // not waited for (yet); also a computation that is running

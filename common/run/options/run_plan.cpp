@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "common/comm/diagnosis/rank_snapshot.h"
+#include "common/comm/diagnosis/operation.h"
 #include "common/io/json_file.h"
 #include "common/run/options/main_guard.h"
 

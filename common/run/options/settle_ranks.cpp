@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "common/comm/diagnosis/rank_snapshot.h"
+#include "common/comm/diagnosis/operation.h"
 #include "common/usage_error.h"
 
 namespace lab {

@@ -35,27 +35,6 @@ SpanKind span_kind(OpKind kind) {
   }
 }
 
-CollectiveKind collective_kind(OpKind kind) {
-  switch (kind) {
-    case OpKind::kBarrier:
-      return CollectiveKind::kBarrier;
-    case OpKind::kBroadcast:
-      return CollectiveKind::kBroadcast;
-    case OpKind::kReduce:
-      return CollectiveKind::kReduce;
-    case OpKind::kAllReduce:
-      return CollectiveKind::kAllReduce;
-    case OpKind::kAllGather:
-      return CollectiveKind::kAllGather;
-    case OpKind::kReduceScatter:
-      return CollectiveKind::kReduceScatter;
-    case OpKind::kSplit:
-      return CollectiveKind::kSplit;
-    default:
-      return CollectiveKind::kNone;
-  }
-}
-
 uint64_t members_of(const OpRecord& op, const std::vector<GroupRecord>& groups) {
   if (!is_collective(op.kind)) return 0;
   const auto group = std::ranges::find(groups, op.group, &GroupRecord::id);
@@ -66,21 +45,23 @@ nlohmann::json to_json(const std::vector<Span>& spans) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Span& s : spans)
     rows.push_back({static_cast<int>(s.kind), s.microbatch, s.start, s.end, s.peer, s.bytes,
-                    static_cast<int>(s.collective), s.members});
+                    s.collective ? static_cast<int>(*s.collective) : -1, s.members});
   return rows;
 }
 
 std::vector<Span> spans_from_json(const nlohmann::json& rows) {
   std::vector<Span> spans;
-  for (const nlohmann::json& row : rows)
+  for (const nlohmann::json& row : rows) {
+    const int collective = row.at(6);
     spans.push_back({.kind = static_cast<SpanKind>(row.at(0).get<int>()),
                      .microbatch = row.at(1),
                      .start = row.at(2),
                      .end = row.at(3),
                      .peer = row.at(4),
                      .bytes = row.at(5),
-                     .collective = static_cast<CollectiveKind>(row.at(6).get<int>()),
                      .members = row.at(7)});
+    if (collective >= 0) spans.back().collective = static_cast<OpKind>(collective);
+  }
   return spans;
 }
 
@@ -178,8 +159,8 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
               .end = seconds(op.done_ns),
               .peer = op.peer,
               .bytes = op.bytes,
-              .collective = collective_kind(op.kind),
               .members = members_of(op, groups)};
+    if (is_collective(op.kind)) span.collective = op.kind;
     if (is_message(op.kind)) {
       if (span.microbatch < 0) span.microbatch = op.tag;
       rank.messages.push_back(span);
