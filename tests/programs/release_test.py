@@ -183,17 +183,35 @@ class Release(unittest.TestCase):
             for kind in ("md", "cu" if lab.endswith("cuda") else "cpp"):
                 self.assertRegex(found, rf"solutions/{folder}/\w+[.]{kind} has lines")
 
-    def test_includes(self):
-        """Of all labs: no file includes one of this workbook's that is not handed out."""
-        labs = sorted(self.book.folders)
-        files = texts(release.released_files(self.book, labs, []))
-        checked = 0
+    def included(self, files):
+        """(file, header of this workbook) for every #include in `files`."""
         for path, text in files.items():
             for header in re.findall(r'^#include "(\w+/[^"]+)"', text, re.M) if path.endswith((".h", ".cpp", ".cu")) else []:
                 if header in self.book.files:
-                    checked += 1
-                    self.assertTrue(header in files, f"{path} includes {header}, which is not handed out")
+                    yield path, header
+
+    def test_includes(self):
+        """Of all labs: no file includes one of this workbook's that is not handed out."""
+        files = texts(release.released_files(self.book, sorted(self.book.folders), []))
+        checked = 0
+        for path, header in self.included(files):
+            checked += 1
+            self.assertTrue(header in files, f"{path} includes {header}, which is not handed out")
         self.assertLess(1000, checked)
+
+    def test_a_lab_without_later_ones(self):
+        """Its own program and tests do without labs that do not come along, such as 06 without 08. (train/ and tests/bench
+        are built only where their labs are.)"""
+        self.assertNotIn("08", self.book.with_bases(["06"]))
+        for lab, folder in self.book.folders.items():
+            labs = self.book.with_bases([lab])
+            files = texts(release.released_files(self.book, labs, []))
+            for number, other in self.book.folders.items():
+                if number not in labs:
+                    self.assertEqual([path for path in files if f"/{other}/" in path], [])
+            for path, header in self.included(files):
+                if path.startswith(("common/", f"labs/{folder}/", f"tests/labs/{folder}/", "tests/grading/")):
+                    self.assertTrue(header in files, f"{path} includes {header}, which does not come along with lab {lab}")
 
     def test_links(self):
         checked = 0
