@@ -1,10 +1,10 @@
 // Lab 10 · one layer over several ranks. This is the contract; you write tensor_parallel.cpp.
 //
-// All ranks of the group `ranks` hold the same hidden states and read the same tokens. Of every
-// matrix each of them has a slice: rank r of n has block r of n equal ones (of the vocabulary, of
-// nearly equal ones: those of a lab::Range). They call these
-// functions together, and take part in every message. A group of one rank sends nothing.
-// Functions keep nothing between calls, and several microbatches may be in flight.
+// All ranks of the group `ranks` hold the same hidden states and read the same tokens. Each has a
+// slice of every matrix: rank r of n has block r of n equal ones (of the vocabulary, whose blocks
+// may differ by one, a lab::Range). All ranks call these functions together, and take part in every
+// message. A group of one rank sends nothing. Functions keep nothing between calls, and several
+// microbatches may be in flight.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -122,7 +122,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// A rank's groups. Ranks of a group are numbered by what differs between them.
+/// A rank's groups. Within a group, ranks are numbered by the coordinate that differs.
 struct Mesh {
   Place place;
   /// The slices of this rank's stage, in the same pipeline.
@@ -138,7 +138,7 @@ struct Mesh {
 
 /// Task 6 · The mesh of dp pipelines of pp stages, each on tp ranks. All ranks of `world` call it.
 ///
-/// Those who talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
+/// Ranks that talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
 /// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
 /// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
@@ -148,7 +148,7 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// Its norm counts every weight once. Matrices are divided; norms (tensors of one dimension) are on
 /// every rank of a stage, with the same gradient. `stage.slice()` says which slice this rank holds.
 /// If the norm exceeds `max_norm` > 0, all gradients of this rank are scaled by max_norm / norm.
-/// Returns the norm before, the same on every rank. One message of a number, whatever `max_norm`
+/// Returns the norm before, the same on every rank. One message of one number, whatever `max_norm`
 /// is.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
