@@ -44,15 +44,17 @@ AttentionShape LayerShape::attention() const {
           .head_dim = config.head_dim()};
 }
 
-Tensor between_operations(const Tensor& x, const LayerMemory& memory) {
+Tensor between_operations(const Tensor& x, const LayerMemory& memory, Tensor& room) {
   if (!memory.rounds()) return x;
-  const MemoryOf kind(MemoryKind::kActivations);
-  Shape padded = x.shape();  // tensor cores need rows that begin at multiples of 16 bytes
-  padded.back() = (padded.back() + 7) / 8 * 8;
-  const Tensor rounded =
-      Tensor::empty(padded, memory.device, memory.between()).columns(0, x.size(-1));
-  rounded.copy_from(x);
-  return rounded;
+  if (!room.defined() || room.shape() != x.shape()) {
+    const MemoryOf kind(MemoryKind::kActivations);
+    Shape padded = x.shape();
+    if (memory.device == Device::kCuda)  // tensor cores need rows at multiples of 16 bytes
+      padded.back() = (padded.back() + 7) / 8 * 8;
+    room = Tensor::empty(padded, memory.device, memory.between()).columns(0, x.size(-1));
+  }
+  room.copy_from(x);
+  return room;
 }
 
 LayerActivations::LayerActivations(const LlamaConfig& c, int64_t batch, int64_t length,
@@ -117,7 +119,7 @@ void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor
                     const Tensor& gradient) {
   const Matrices matrices(w, scratch.memory.between());
   // Through the MLP. `gradient` passes through the addition unchanged, and the MLP adds its part.
-  const Tensor mlp_gradient = between_operations(gradient, scratch.memory);
+  const Tensor mlp_gradient = between_operations(gradient, scratch.memory, scratch.rounded);
   linear_backward_input(mlp_gradient, matrices.down, scratch.hidden);
   swiglu_backward(kept.gate_up, scratch.hidden);  // scratch.hidden holds SwiGLU's output again
   linear_backward_weight(mlp_gradient, scratch.hidden, w.down.gradient);
@@ -128,7 +130,7 @@ void layer_backward(const LayerShape& shape, const LayerWeights& w, const Tensor
                    gradient, w.mlp_norm.gradient);
 
   // Through attention, likewise.
-  const Tensor attention_gradient = between_operations(gradient, scratch.memory);
+  const Tensor attention_gradient = between_operations(gradient, scratch.memory, scratch.rounded);
   linear_backward_weight(attention_gradient, kept.attention, w.attention_out.gradient);
   linear_backward_input(attention_gradient, matrices.attention_out, scratch.attention);
   const Qkv qkv(shape.config, kept.qkv);

@@ -24,8 +24,10 @@ struct LayerMemory {
   bool operator==(const LayerMemory&) const = default;
 };
 
-/// float32 numbers in the type that the operations of a layer take: as they are, or rounded.
-Tensor between_operations(const Tensor& x, const LayerMemory& memory);
+/// float32 numbers in the type that the operations of a layer take: as they are, or rounded into
+/// `room`, which is made unless it has the shape of `x`. Keep it: fresh memory costs more than the
+/// rounding, as the kernel clears it.
+Tensor between_operations(const Tensor& x, const LayerMemory& memory, Tensor& room);
 
 /// What a layer's forward pass keeps of one microbatch for its backward pass; N = B*T. What is
 /// cheap to compute again (norms, SwiGLU) or large (attention scores) is not kept.
@@ -53,6 +55,9 @@ struct LayerScratch {
   Tensor hidden;           // [N, H]
   Tensor attention;        // [N, Q]
   Tensor qkv;              // [N, Q+2K]
+  // Gradients that were rounded; undefined until there is one.
+  Tensor rounded;         // [N, C]
+  Tensor rounded_logits;  // [B, T, V]
 };
 
 /// Geometry of one call: B sequences of T positions.

@@ -198,7 +198,7 @@ Tensor LlamaStage::Impl::forward(InFlight& state) {
 
 void LlamaStage::Impl::head_backward(const InFlight& state, const Tensor& logits_gradient,
                                      const Tensor& gradient) {
-  const Tensor rounded = between_operations(logits_gradient, state.memory);
+  const Tensor rounded = between_operations(logits_gradient, state.memory, scratch->rounded_logits);
   rmsnorm_apply(state.hidden.back(), weights.norm.value, state.inverse_rms, scratch->normed);
   passes->head_backward(rounded, scratch->normed, weights.head, scratch->normed_gradient);
   gradient.fill(0.0F);

@@ -40,7 +40,8 @@ Tensor filled(Shape shape) {
 
 /// The same numbers in the type in which operations of a layer pass them on.
 Tensor between(Shape shape) {
-  return between_operations(filled(std::move(shape)), {.precision = precision(Device::kCpu)});
+  Tensor room;
+  return between_operations(filled(std::move(shape)), {.precision = precision(Device::kCpu)}, room);
 }
 
 void set_gflops(benchmark::State& state, double flops) {
