@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/model/slice.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/report/run_files.h"
 #include "common/run/timeline/recorded_timeline.h"
@@ -51,7 +52,7 @@ int train(Job& job, const RunPlan& plan, bool overlap) {
 
   run.finish();
   std::optional<StepTimeline> measured;  // on rank 0
-  if (last_step) measured = measured_step(job, trainee->model(), *last_step, schedule);
+  if (last_step) measured = measured_step(job, trainee->model(), *last_step, schedule, plan.tp);
   if (measured && plan.timeline) print_timeline(*measured, run.folder());
   if (job.world().rank() == 0)
     write_run_report(run.folder(), measured,
@@ -63,6 +64,7 @@ int train(Job& job, const RunPlan& plan, bool overlap) {
 /// Reports once, before any rank starts, what all ranks would refuse.
 void check(const RunPlan& plan) {
   if (plan.shard == 0) choose_stages(plan.model, plan.pp, plan.split, lab04::split);
+  slice_config(plan.model, {.rank = 0, .ranks = plan.tp});
   make_schedule(plan);
 }
 
@@ -75,20 +77,30 @@ void settle(const RunPlan& plan, bool overlap) {
     refuse(plan.shard > 0,
            fmt::format("--overlap: with --shard {}, gradients travel in another way; leave one out",
                        plan.shard));
+    refuse(plan.tp > 1, "--overlap: only whole layers can do that so far; leave it or --tp out");
     refuse(
         plan.dp == 1,
         fmt::format("--overlap: 1 x {} has no other pipeline to send gradients to; ask for more, "
                     "for example with --dp 2",
                     plan.pp));
   }
+  if (plan.tp > 1) {
+    refuse(plan.device != "cpu",
+           fmt::format("--tp {}: slices of layers are computed on the CPU only; say --device cpu",
+                       plan.tp));
+    refuse(plan.precision != "float32",
+           fmt::format("--tp {}: slices of layers are computed in float32 only; say --precision "
+                       "float32",
+                       plan.tp));
+  }
   if (plan.shard > 0) {
     refuse(plan.precision == "bfloat16",
            "--shard: there are no shards in bfloat16; use --precision float32, or --shard 0");
     refuse(!plan.split.empty(), "--split: with --shard every rank has all layers; leave it out");
   }
-  refuse(std::string(kWhoseLabs) == "mine" && (overlap || plan.shard > 0),
-         "--mine trains with your labs 01 to 06, without --overlap and --shard; your lab 09 trains "
-         "with ./workbook run 9 --mine");
+  refuse(std::string(kWhoseLabs) == "mine" && (overlap || plan.shard > 0 || plan.tp > 1),
+         "--mine trains with your labs 01 to 06, without --overlap, --shard and --tp; your labs 08 "
+         "to 10 train with ./workbook run 8 --mine, and so on");
 }
 
 int start(int argc, char** argv) {

@@ -35,7 +35,8 @@ struct Surroundings {
   const lab::Schedule& schedule;  // of a pipeline
 };
 
-/// dp pipelines of pp stages: lab 06. `overlap`: gradients travel during the last backward pass.
+/// dp pipelines of pp stages: lab 06; each on tp ranks, which divide every layer: lab 10.
+/// `overlap`: gradients travel during the last backward pass, if layers are whole.
 std::unique_ptr<Trainee> pipelines(const Surroundings& around, bool overlap);
 
 /// dp replicas that hold the model in shards: lab 09. Checkpoints are those of a whole model.

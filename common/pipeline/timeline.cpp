@@ -43,8 +43,15 @@ double makespan(const Timeline& timeline) {
 
 double compute_time(const Timeline& timeline, int rank) {
   double time = 0;
-  for (const Span& span : at(timeline, rank).spans)
-    if (is_compute(span.kind)) time += span.length();
+  double until = 0;  // the end of the latest pass
+  for (const Span& span : at(timeline, rank).spans) {
+    if (is_compute(span.kind)) {
+      time += span.length();
+      until = span.end;
+    } else if (span.start < until) {
+      time -= std::min(span.end, until) - span.start;
+    }
+  }
   return time;
 }
 

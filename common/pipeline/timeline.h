@@ -64,7 +64,7 @@ struct Timeline {
 /// The end of the last span; 0 if there is none.
 double makespan(const Timeline& timeline);
 
-/// How long a rank computes.
+/// How long a rank computes. Collectives within a pass, for which it waits, do not count.
 double compute_time(const Timeline& timeline, int rank);
 
 /// The fraction of the makespan in which a rank does not compute. 0 if nothing happened.

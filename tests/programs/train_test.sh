@@ -53,6 +53,26 @@ run train tied --shard 0 --resume --ranks 1 --log-every 1 --steps 3
 run train tied_alone --tied --ranks 1 --microbatches 4 --optimizer sgd --log-every 1 --steps 3
 near tied tied_alone
 
+# Stages of several ranks, which divide every layer: twelve ranks, and three without pipelines.
+run train sliced --tp 2 --log-every 1 --steps 6 --validate-every 3 --story-tokens 20 --checkpoint-every 3
+near whole sliced
+grep -q '2 ranks divide every layer' sliced.log || fail "$(cat sliced.log)"
+for text in 'Once upon a time' 'p1 stage 2 slice 1' '2 x 3 x 2'; do
+  grep -q "$text" sliced/report.html || fail "'$text' is not in the report"
+done
+diff <(grep -o '"val_loss":[0-9.]\{6\}' stage1/metrics.jsonl) \
+  <(grep -o '"val_loss":[0-9.]\{6\}' sliced/metrics.jsonl) || fail "another validation loss with --tp"
+run train alone --dp 1 --pp 1 --tp 3 --heads 6 --log-every 1 --steps 2
+run train heads --ranks 1 --heads 6 --log-every 1 --steps 2
+near heads alone
+run train mesh --tp 2 --log-every 1 --steps 2
+run train mesh --resume --log-every 1 --steps 3
+grep -q '2 ranks divide every layer' mesh.log || fail "$(cat mesh.log)"
+run train mesh --resume --tp 1 --log-every 1 --steps 4
+run train mesh --resume --shard 3 --pp 1 --dp 2 --log-every 1 --steps 5
+run train mesh --resume --ranks 1 --shard 0 --log-every 1 --steps 6
+near whole mesh
+
 # The checkpoint of a run in shards is that of a model like any other.
 "$programs/generate" --checkpoint stage3 --max-tokens 20 >story.txt 2>&1 || fail "$(cat story.txt)"
 "$programs/convert" --from stage3 --to stage3.bin >convert.log 2>&1 || fail "$(cat convert.log)"
@@ -70,5 +90,12 @@ refused 'leave one out' "$train" "${small[@]}" --shard 1 --overlap
 refused 'does not lie between 0 and 3' "$train" "${small[@]}" --shard 4
 refused 'leave it out' "$train" "${small[@]}" --shard 2 --split 3,3
 refused 'no shards in bfloat16' "$train" "${small[@]}" --shard 2 --precision bfloat16
+refused '4 heads cannot be divided equally among 3 ranks' "$train" "${small[@]}" --tp 3
+refused '1 kv_heads cannot be divided' "$train" "${small[@]}" --kv-heads 1 --tp 2
+refused '33 channels of hidden_dim cannot be divided' "$train" "${small[@]}" --hidden 33 --tp 2
+refused 'ranks for 6 layers' "$train" "${small[@]}" --dp 1 --pp 7 --tp 2
+refused 'on 2 ranks each are 12 ranks, but there are 6' "$train" "${small[@]}" --tp 2 --dp 2 --pp 3 --ranks 6
+refused 'leave it or --tp out' "$train" "${small[@]}" --tp 2 --overlap
+refused 'float32 only' "$train" "${small[@]}" --tp 2 --precision bfloat16
 [[ ! -e x ]] || fail "a refused run has left its folder"
 echo "the trainer agrees with lab 06's program in every division of the work"

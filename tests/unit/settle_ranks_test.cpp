@@ -102,6 +102,23 @@ TEST(SettleRanks, ReplicasInShards) {
   EXPECT_NE(refusal(Division::kMesh, {"--shard", "1"}), "");
 }
 
+TEST(SettleRanks, ATrainersStagesMayHaveSeveralRanks) {
+  const auto shape_of = [](const std::vector<std::string>& arguments) {
+    const RunPlan plan = plan_of(Division::kTrainer, arguments);
+    return std::tuple(plan.dp, plan.pp, plan.tp, plan.microbatches);
+  };
+  EXPECT_EQ(shape_of({}), std::tuple(2, 3, 1, 3));
+  EXPECT_EQ(shape_of({"--tp", "2"}), std::tuple(2, 3, 2, 3));
+  EXPECT_EQ(shape_of({"--tp", "2", "--ranks", "4"}), std::tuple(1, 2, 2, 6));
+  EXPECT_EQ(shape_of({"--tp", "2", "--dp", "1", "--pp", "1"}), std::tuple(1, 1, 2, 6));
+  EXPECT_EQ(refusal(Division::kTrainer, {"--tp", "2", "--dp", "2", "--pp", "3", "--ranks", "6"}),
+            "--dp 2 --pp 3 --tp 2: 2 pipelines of 3 stages on 2 ranks each are 12 ranks, but there "
+            "are 6; change one");
+  EXPECT_NE(refusal(Division::kTrainer, {"--tp", "2", "--ranks", "3"}), "");
+  const std::string error = refusal(Division::kTrainer, {"--tp", "2", "--shard", "1"});
+  EXPECT_TRUE(contains(error, "--shard 1 with --tp 2")) << error;
+}
+
 TEST(SettleRanks, AccumulateIsSaidWhereThereAreNoMicrobatches) {
   for (const Division division : {Division::kMesh, Division::kMicrobatches}) {
     const std::string error = refusal(division, {"--accumulate", "5"});

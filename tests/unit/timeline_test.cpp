@@ -31,6 +31,17 @@ TEST(Timeline, MakespanAndIdleShares) {
   EXPECT_DOUBLE_EQ(idle_share(timeline), 0.75);
 }
 
+TEST(Timeline, CollectivesWithinAPassAreNotComputing) {
+  Timeline timeline{"s", std::vector<RankTimeline>(1)};
+  timeline.ranks[0].spans = {{SpanKind::kForward, 0, 0, 5},
+                             {SpanKind::kCollective, -1, 1, 2},
+                             {SpanKind::kCollective, -1, 4, 5},
+                             {SpanKind::kCollective, -1, 5, 7},
+                             {SpanKind::kBackward, 0, 7, 8}};
+  EXPECT_EQ(compute_time(timeline, 0), 4);
+  EXPECT_DOUBLE_EQ(idle_share(timeline), 0.5);
+}
+
 TEST(Timeline, NothingHappened) {
   EXPECT_EQ(makespan({}), 0);
   EXPECT_EQ(idle_share({}), 0);

@@ -24,13 +24,12 @@ int largest_divisor(int number, int limit) {
 
 /// Replicas of the whole model that share it. `ranks`: 0 if nobody has said how many.
 void settle_shards(RunPlan& plan, int ranks, bool resumed) {
-  if (plan.pp > 1)
-    throw UsageError(
-        fmt::format("--shard {} with --pp {}: only replicas of a whole model can hold it in "
-                    "shards; say --pp 1, "
-                    "and with --dp how many they are, or --shard 0",
-                    plan.shard, plan.pp));
-  plan.pp = 1;
+  if (plan.pp > 1 || plan.tp > 1)
+    throw UsageError(fmt::format(
+        "--shard {} with --{}: only replicas of a whole model can hold it in shards; say --pp 1 "
+        "--tp 1, and with --dp how many they are, or --shard 0",
+        plan.shard, plan.pp > 1 ? fmt::format("pp {}", plan.pp) : fmt::format("tp {}", plan.tp)));
+  plan.pp = plan.tp = 1;
   if (ranks > 0 && (plan.dp == 0 || resumed)) plan.dp = ranks;
   if (plan.dp == 0) plan.dp = kShards;
   if (ranks > 0 && plan.dp != ranks)
@@ -40,14 +39,19 @@ void settle_shards(RunPlan& plan, int ranks, bool resumed) {
 
 void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
   if (plan.shard > 0) return settle_shards(plan, ranks, resumed);
-  if (ranks == 1 && resumed) plan.dp = plan.pp = 1;  // otherwise as in the earlier run
-  if (ranks > 0 && plan.pp == 0 && plan.dp == 0) plan.pp = largest_divisor(ranks, kStages);
-  if (plan.pp == 0) plan.pp = ranks == 0 ? kStages : std::max(1, ranks / plan.dp);
-  if (plan.dp == 0) plan.dp = ranks == 0 ? 2 : std::max(1, ranks / plan.pp);
-  if (ranks > 0 && plan.ranks() != ranks)
+  if (ranks == 1 && resumed) plan.dp = plan.pp = plan.tp = 1;  // otherwise as in the earlier run
+  plan.tp = std::max(1, plan.tp);
+  const int places = std::max(1, ranks / plan.tp);  // for stages
+  if (ranks > 0 && plan.pp == 0 && plan.dp == 0) plan.pp = largest_divisor(places, kStages);
+  if (plan.pp == 0) plan.pp = ranks == 0 ? kStages : std::max(1, places / plan.dp);
+  if (plan.dp == 0) plan.dp = ranks == 0 ? 2 : std::max(1, places / plan.pp);
+  if (ranks > 0 && plan.ranks() != ranks) {
+    const bool whole = plan.tp == 1;
     throw UsageError(fmt::format(
-        "--dp {} --pp {}: {} pipelines of {} stages are {} ranks, but there are {}; change one",
-        plan.dp, plan.pp, plan.dp, plan.pp, plan.ranks(), ranks));
+        "--dp {} --pp {}{}: {} pipelines of {} stages{} are {} ranks, but there are {}; change one",
+        plan.dp, plan.pp, whole ? "" : fmt::format(" --tp {}", plan.tp), plan.dp, plan.pp,
+        whole ? "" : fmt::format(" on {} ranks each", plan.tp), plan.ranks(), ranks));
+  }
 }
 
 /// What was not said is one pipeline of one stage, whose layers are divided among all ranks.
@@ -102,14 +106,18 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
           .within(1, kMaxWorldSize)
           .carried();
     }
-    if (division == Division::kTrainer)
-      line.add(
-              "--shard", plan.shard, "STAGE",
-              "replicas hold the model in shards (lab 09). 1: the optimizer's state; 2: gradients, "
-              "too; 3: weights, too; default: six ranks")
+    if (division == Division::kTrainer) {
+      plan.tp = 0;
+      line.add("--tp", plan.tp, "N", "ranks that divide every layer (lab 10); default: 1")
+          .within(1, kMaxWorldSize)
+          .carried();
+      line.add("--shard", plan.shard, "STAGE",
+               "replicas hold the model in shards (lab 09). 1: the optimizer's state; 2: and "
+               "gradients; 3: and weights; on six ranks unless --dp or --ranks says otherwise")
           .within(0, 3)
           .shows_default()
           .carried();
+    }
     plan.microbatches = 0;
     line.add("--microbatches", plan.microbatches, "M",
              fmt::format("microbatches of a wave in each pipeline; default: six a step in all "
@@ -150,7 +158,7 @@ void settle_ranks(RunPlan& plan, int64_t resumed) {
     else
       settle_mesh(plan, ranks, resumed > 0);
     const std::string slices =
-        division == Division::kSlices ? fmt::format(" --tp {}", plan.tp) : std::string();
+        division == Division::kMesh ? std::string() : fmt::format(" --tp {}", plan.tp);
     if (plan.ranks() > kMaxWorldSize)
       throw UsageError(fmt::format("--dp {} --pp {}{}: {} ranks; {} is the most", plan.dp, plan.pp,
                                    slices, plan.ranks(), kMaxWorldSize));

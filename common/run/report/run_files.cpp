@@ -26,6 +26,12 @@ constexpr int64_t kSampleTokens = 60;
 
 std::string number(int64_t value) { return fmt::format("{}", value); }
 
+/// "2 x 3", or "2 x 3 x 2" if layers are divided.
+std::string mesh(const RunPlan& plan) {
+  return fmt::format("{} x {}{}", plan.dp, plan.pp,
+                     plan.tp > 1 ? fmt::format(" x {}", plan.tp) : "");
+}
+
 FactGroup mesh_facts(const RunFacts& facts) {
   const RunPlan& plan = facts.plan;
   const int64_t microbatches = plan.dp * plan.accumulate;
@@ -35,7 +41,7 @@ FactGroup mesh_facts(const RunFacts& facts) {
              {"in shards", fmt::format("{} (ZeRO {})", in_shards(plan.shard), plan.shard)},
              {"microbatches", fmt::format("{} a step on all ranks", microbatches)}}};
   return {"Mesh",
-          {{"pipelines x stages", fmt::format("{} x {}", plan.dp, plan.pp)},
+          {{plan.tp > 1 ? "pipelines x stages x slices" : "pipelines x stages", mesh(plan)},
            {"layers by stage", describe_stages(facts.stages)},
            {"schedule", plan.schedule},
            {"microbatches", fmt::format("{} a wave, {} a step in all pipelines", plan.microbatches,
@@ -46,7 +52,7 @@ std::string subtitle(const RunPlan& plan) {
   if (plan.shard > 0)
     return fmt::format("{} ranks, {} in shards (ZeRO {})", plan.dp, in_shards(plan.shard),
                        plan.shard);
-  return fmt::format("{} x {} ranks, {} microbatches each, {}", plan.dp, plan.pp, plan.microbatches,
+  return fmt::format("{} ranks, {} microbatches each, {}", mesh(plan), plan.microbatches,
                      plan.schedule);
 }
 

@@ -41,22 +41,43 @@ bool cores_are_short(Job& job) {
   return here && std::thread::hardware_concurrency() < static_cast<unsigned>(job.world().size());
 }
 
+std::string name_of(int rank, int ranks, int stages, int slices) {
+  const int place = rank / slices;
+  std::string name = fmt::format("stage {}", place % stages);
+  if (ranks > stages * slices) name = fmt::format("p{} {}", place / stages, name);
+  if (slices > 1) name += fmt::format(" slice {}", rank % slices);
+  return name;
+}
+
+/// The ranks with the same slice are pipelines of their own.
+Timeline theory_of_slices(const Timeline& measured, const Schedule& schedule, int slices) {
+  Timeline theory = measured;
+  for (int slice = 0; slice < slices; ++slice) {
+    Timeline same{.unit = measured.unit, .ranks = {}};
+    for (int rank = slice; rank < measured.rank_count(); rank += slices)
+      same.ranks.push_back(measured.ranks[static_cast<size_t>(rank)]);
+    same = theory_of(same, schedule);
+    for (int place = 0; place < same.rank_count(); ++place)
+      theory.ranks[static_cast<size_t>(place * slices + slice)] =
+          std::move(same.ranks[static_cast<size_t>(place)]);
+  }
+  return theory;
+}
+
 }  // namespace
 
 std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
-                                          const TimeWindow& window, const Schedule& schedule) {
+                                          const TimeWindow& window, const Schedule& schedule,
+                                          int slices) {
   ProcessGroup& world = job.world();
   const int stages = schedule.stage_count();
-  const std::string name =
-      world.size() == stages
-          ? fmt::format("stage {}", world.rank())
-          : fmt::format("p{} stage {}", world.rank() / stages, world.rank() % stages);
+  const std::string name = name_of(world.rank(), world.size(), stages, slices);
   StepTimeline step;
   step.activation_bytes = gather_activation_bytes(stage, world);
   step.short_of_cores = cores_are_short(job);
   std::optional<Timeline> measured = gather_timeline(job, name, window);
   if (!measured) return std::nullopt;
-  step.theory = theory_of(*measured, schedule);
+  step.theory = theory_of_slices(*measured, schedule, slices);
   step.measured = *std::move(measured);
   step.ideal_idle_share = ideal_bubble(stages, schedule.microbatches);
   return step;

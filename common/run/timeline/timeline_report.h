@@ -24,9 +24,11 @@ struct StepTimeline {
 };
 
 /// The step in `window`, on rank 0; nothing on the others. All ranks of the job call it. The world
-/// consists of one or more pipelines of `schedule.stage_count()` ranks each, one after the other.
+/// consists of one or more pipelines of `schedule.stage_count()` stages each, one after the other;
+/// each stage has `slices` adjacent ranks.
 std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
-                                          const TimeWindow& window, const Schedule& schedule);
+                                          const TimeWindow& window, const Schedule& schedule,
+                                          int slices = 1);
 
 /// Writes `folder`/timeline.svg and `folder`/trace.json (for ui.perfetto.dev).
 void write_timeline(const StepTimeline& step, const std::filesystem::path& folder);

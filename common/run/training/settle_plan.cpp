@@ -197,14 +197,14 @@ void describe_mesh(RunPlan& plan) {
   for (const auto& [name, value] :
        {std::pair{"dp", plan.dp}, std::pair{"pp", plan.pp}, std::pair{"tp", plan.tp},
         std::pair{"microbatches", plan.microbatches}}) {
-    if (name == std::string("tp") && plan.division != Division::kSlices) continue;
+    if (name == std::string("tp") && plan.division == Division::kMesh) continue;
     const std::string line = fmt::format("{}=", name);
     if (plan.config_file.find("\n" + line) == std::string::npos)
       plan.config_file += fmt::format("{}{}\n", line, value);
   }
   plan.program["--dp"] = fmt::format("{}", plan.dp);
   plan.program["--pp"] = fmt::format("{}", plan.pp);
-  if (plan.division == Division::kSlices) plan.program["--tp"] = fmt::format("{}", plan.tp);
+  if (plan.division != Division::kMesh) plan.program["--tp"] = fmt::format("{}", plan.tp);
 }
 
 }  // namespace
