@@ -20,18 +20,6 @@ if(LAB_NATIVE)
   check_cxx_compiler_flag(-march=native LAB_HAS_MARCH_NATIVE)
   if(LAB_HAS_MARCH_NATIVE)
     target_compile_options(lab_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
-    # For arithmetic. Compilers prefer half of AVX-512's width, because early processors slowed
-    # down; those that have bfloat16 do not.
-    include(CheckCXXSourceCompiles)
-    set(CMAKE_REQUIRED_FLAGS "-march=native -mprefer-vector-width=512")
-    check_cxx_source_compiles("#ifndef __AVX512BF16__
-                               #error
-                               #endif
-                               int main() {}" LAB_HAS_WIDE_VECTORS)
-    unset(CMAKE_REQUIRED_FLAGS)
-    if(LAB_HAS_WIDE_VECTORS)
-      set(LAB_WIDE_VECTORS -mprefer-vector-width=512)
-    endif()
   endif()
 endif()
 
