@@ -4,7 +4,7 @@
 // slice of every matrix: rank r of n has block r of n equal ones (of the vocabulary, whose blocks
 // may differ by one, a lab::Range). All ranks call these functions together, and take part in every
 // message. A group of one rank sends nothing. Functions keep nothing between calls, and several
-// microbatches may be in flight.
+// microbatches may be in flight. What a function is not said to change, it only reads.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -66,8 +66,8 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// which every rank has; their gradients are the same on all ranks, and complete.
 /// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
 /// be kept elsewhere. All its tensors have the right shapes; those of this block are filled.
-/// Backward passes may overwrite it. Messages: one all_reduce of N*C numbers in each of these
-/// functions.
+/// A backward pass may overwrite what its block has filled; the MLP's functions leave alone what
+/// attention has filled. Messages: one all_reduce of N*C numbers in each of these functions.
 
 /// Task 3 · output [N, C] = middle + mlp(norm(middle)), where `kept.middle` is read; fills
 /// `kept.mlp_inverse_rms` and `kept.gate_up`. `output` is not `kept.middle`.
@@ -147,9 +147,9 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 ///
 /// Its norm counts every weight once. Matrices are divided; norms (tensors of one dimension) are on
 /// every rank of a stage, with the same gradient. `stage.slice()` says which slice this rank holds.
-/// If the norm exceeds `max_norm` > 0, all gradients of this rank are scaled by max_norm / norm.
-/// Returns the norm before, the same on every rank. One message of one number, whatever `max_norm`
-/// is.
+/// If the norm exceeds `max_norm`, all gradients of this rank are scaled by max_norm / norm.
+/// `max_norm` is positive; infinite, it clips nothing. Returns the norm before, the same on every
+/// rank. One message of one number in any case.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10

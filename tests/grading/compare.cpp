@@ -90,6 +90,7 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
                        factor > 1   ? ": is a divisor missing, or something added up twice?"
                        : factor > 0 ? ": is a divisor too large, or a part missing?"
                                     : "");
+  if (!expected.unexplained.empty()) return expected.unexplained;
   size_t wrong = 0;
   for (size_t i = 0; i < got.size(); ++i)
     wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));

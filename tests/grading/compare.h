@@ -28,6 +28,7 @@ struct Expected {
   /// among those that differ from the right numbers in this case; of equals the first.
   std::function<std::vector<Mistake>()> mistakes = {};
   std::string if_not_finite = {};  // told when a number is infinite or not a number
+  std::string unexplained = {};  // told of wrong numbers that no mistake explains, not their count
 };
 
 /// Empty if `got` is within tolerance everywhere. Else what is wrong: in the first line the mistake

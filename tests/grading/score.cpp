@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -20,13 +22,19 @@ std::string indented(const std::string& text, const std::string& margin) {
   return result;
 }
 
-/// Each diagnosis once, in the order of the tests.
+/// A diagnosis without what depends on the scenario: which rank was judged first, how many numbers
+/// there are.
+std::string cause(const Failure& failure) {
+  static const std::regex of_the_scenario("(rank|microbatch) \\d+|\\d+ of \\d+ numbers");
+  return std::regex_replace(failure.diagnosis(), of_the_scenario, "#");
+}
+
+/// Each cause once, in the order of the tests.
 std::vector<Failure> distinct(const std::vector<Failure>& failures) {
   std::vector<Failure> result;
+  std::set<std::string> told;
   for (const Failure& failure : failures)
-    if (std::none_of(result.begin(), result.end(),
-                     [&](const Failure& told) { return told.diagnosis() == failure.diagnosis(); }))
-      result.push_back(failure);
+    if (told.insert(cause(failure)).second) result.push_back(failure);
   return result;
 }
 

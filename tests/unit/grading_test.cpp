@@ -146,6 +146,21 @@ TEST(Score, KeepsTheLineOfNumbersAndSaysWhatItHides) {
   EXPECT_TRUE(contains(report, "(1 more test of this task says the same)")) << report;
 }
 
+/// In a report of one task as in the score of all.
+TEST(TaskReport, TellsTheSameOfOtherScenariosOnce) {
+  const TaskResult result{
+      .task = "1",
+      .tests = 3,
+      .failures = {{"two ranks", "y on rank 0: 4 of 4 numbers are wrong\n1, 2"},
+                   {"six ranks", "y on rank 5: 9 of 12 numbers are wrong\n3, 4"},
+                   {"one rank", "y is 2 times what it should be"}}};
+  const std::string report = task_report(points(), result);
+  EXPECT_TRUE(contains(report, "4 of 4 numbers")) << report;
+  EXPECT_FALSE(contains(report, "9 of 12 numbers")) << report;
+  EXPECT_TRUE(contains(report, "2 times")) << report;
+  EXPECT_TRUE(contains(report, "(1 more test of this task says the same)")) << report;
+}
+
 TEST(TaskReport, UnwrittenTaskIsOneLine) {
   const std::string todo = "task 1 is not written yet: a.cpp, TODO(1)";
   TaskResult result{.task = "1", .tests = 2, .failures = {{"x", todo}, {"y", todo}}};

@@ -1,14 +1,10 @@
-// The oracle is the library's whole layer with one block switched off: a block whose last matrix is
-// 0 adds nothing. A rank's own contribution is that of a layer in which the other ranks' slices are
-// 0.
+// Layers and microbatches, and how a block's passes on several ranks are judged.
 #include "tests/labs/10_tensor_parallel/blocks.h"
 
-#include <map>
 #include <random>
 
-#include "common/model/layer.h"
-#include "common/ops/ops.h"
-#include "tests/labs/10_tensor_parallel/slices.h"
+#include "tests/labs/10_tensor_parallel/block_mistakes.h"
+#include "tests/labs/10_tensor_parallel/block_oracle.h"
 
 namespace lab10 {
 
@@ -16,128 +12,68 @@ using lab::grading::Call;
 
 namespace {
 
-struct Case {
-  std::string name;
-  lab::LlamaConfig model;
-  int64_t batch = 1;
-  int64_t length = 4;
-  size_t microbatches = 2;
-  double leftover = 0;
-  uint64_t seed = 1;
-
-  int64_t rows() const { return batch * length; }
-};
-
-using Values = std::map<std::string, Tensor>;
-
-/// Of layer 0. Norms are not 1, and matrices large enough for softmax and SiLU to bend.
-Values draw_values(const Case& c) {
-  const lab::Weights weights(c.model, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1);
-  Values values;
-  for (const lab::Parameter& parameter : weights.named) {
-    const Tensor value = draw_tensor(parameter.value.shape(), 0.6, c.seed + 10 + values.size());
-    if (value.dims() == 1)
-      for (float& number : value.values()) number += 1.0F;
-    values[parameter.name] = value;
-  }
-  return values;
-}
-
-Tensor input_of(const Case& c, size_t m) {
-  return draw_tensor({c.rows(), c.model.dim}, 1.5, c.seed + 100 + m);
-}
-Tensor gradient_of(const Case& c, size_t m) {
-  return draw_tensor({c.rows(), c.model.dim}, 1.0, c.seed + 200 + m);
-}
-
-bool belongs_to(Block block, const std::string& name) {
-  const bool attention = name.find("self_attn") != std::string::npos ||
-                         name.find("input_layernorm") != std::string::npos;
-  return attention == (block == Block::kAttention);
-}
-
-/// The values without what other slices hold.
-Values only_slice(const Values& values, const lab::TensorSlice& own) {
-  Values masked;
-  for (const auto& [name, value] : values) {
-    masked[name] = Tensor::zeros(value.shape());
-    lab::slice_of(name, masked[name], own).copy_from(lab::slice_of(name, value, own));
-  }
-  return masked;
-}
-
-struct Result {
-  std::vector<Numbers> outputs;           // per microbatch
-  std::vector<Numbers> gradients;         // likewise, of the input
-  std::map<std::string, Tensor> weights;  // the gradients of the block's weights
-};
-
-/// The block in one process. `rotates`: whether positions are encoded.
-Result compute(const Case& c, Block block, const Values& values, bool rotates = true) {
-  lab::Weights weights(c.model, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1);
-  for (const lab::Parameter& parameter : weights.named)
-    parameter.value.copy_from(values.at(parameter.name));
-  lab::LayerWeights& layer = weights.layers[0];
-  (block == Block::kMlp ? layer.attention_out : layer.down).value.fill(0.0F);
-  const Tensor angles = lab::rope_table(c.model.context, c.model.head_dim(), c.model.rope_theta);
-  const int64_t half = c.model.head_dim() / 2;
-  if (!rotates) {
-    angles.columns(0, half).fill(1.0F);
-    angles.columns(half, 2 * half).fill(0.0F);
-  }
-  const lab::LayerShape shape{c.model, c.batch, c.length};
-  lab::LayerScratch scratch(c.model, c.batch, c.length, {});
-  Result result;
-  for (size_t m = 0; m < c.microbatches; ++m) {
-    lab::LayerActivations kept(c.model, c.batch, c.length, {});
-    const Tensor input = input_of(c, m);
-    const Tensor output = Tensor::empty(input.shape());
-    lab::layer_forward(shape, layer, angles, input, kept, scratch, output);
-    result.outputs.push_back(numbers_of(output));
-    const Tensor gradient = gradient_of(c, m);
-    lab::layer_backward(shape, layer, angles, input, kept, scratch, gradient);
-    result.gradients.push_back(numbers_of(gradient));
-  }
-  for (const lab::Parameter& parameter : weights.named)
-    if (belongs_to(block, parameter.name)) result.weights[parameter.name] = parameter.gradient;
-  return result;
-}
-
-/// Judges one call.
+/// Judges one call: every tensor in the order in which it is computed, so that the first one that
+/// is wrong says where to look.
 class Judge {
  public:
-  Judge(const Case& c, Block block, const std::vector<Parcel>& ranks)
+  Judge(const BlockCase& c, Block block, const std::vector<Parcel>& ranks)
       : case_(c),
         block_(block),
         values_(draw_values(c)),
         whole_(compute(c, block, values_)),
         ranks_(ranks) {}
 
-  void outputs() const {
+  void forward() const {
     for (size_t m = 0; m < case_.microbatches; ++m)
       for (size_t r = 0; r < ranks_.size(); ++r) {
-        expect_tensor(fmt::format("{}_forward: {} on rank {}, microbatch {}", name(),
-                                  block_ == Block::kMlp ? "output" : "kept.middle", r, m),
+        const Parcel& sent = ranks_[r].part(fmt::format("forward.sent.{}", m));
+        expect_tensor(at(name() + "_forward: its input, which is only read,", r, m),
+                      ranks_[r].tensor(fmt::format("input.{}", m)), numbers_of(input_of(case_, m)));
+        std::string made = "its input";
+        for (const Kept& kept : kept_by(case_, block_, whole_, m, own(r))) {
+          const std::string what = fmt::format("{}_forward: kept.{}", name(), kept.name);
+          expect_tensor(
+              at(what, r, m), ranks_[r].tensor(fmt::format("kept.{}.{}", kept.name, m)),
+              kept.numbers, [&] { return mistakes(r).kept(what + ": ", kept.name, m); },
+              {.unexplained = first_of(
+                   wrong_messages(name() + "_forward", sent, talks(), size()),
+                   what + ": wrong, although " + made + " is right: that leaves " + kept.made_by)});
+          made = "kept." + kept.name;
+        }
+        const std::string forward = name() + "_forward";
+        expect_tensor(at(forward + (mlp() ? ": output" : ": kept.middle"), r, m),
                       ranks_[r].tensor(fmt::format("output.{}", m)), whole_.outputs[m],
-                      [&] { return output_mistakes(r, m); });
-        expect_all_reduces(name() + "_forward", ranks_[r].part(fmt::format("forward.sent.{}", m)),
-                           talks(), case_.rows() * case_.model.dim);
+                      [&] { return mistakes(r).output(forward + ": ", m); },
+                      {.unexplained = first_of(
+                           wrong_messages(forward, sent, talks(), size()),
+                           forward + ": wrong, although " + made + " is right: that leaves the " +
+                               (mlp() ? "product with down" : "product with attention_out") +
+                               ", its sum and the residual path")});
+        expect_all_reduces(forward, sent, talks(), size());
+        untouched(r, m, "forward");
       }
   }
 
-  void gradients() const {
+  void backward() const {
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      for (const std::string& parameter : matrices()) weight(r, parameter);
     for (size_t m = case_.microbatches; m-- > 0;)
-      for (size_t r = 0; r < ranks_.size(); ++r)
-        expect_tensor(
-            fmt::format("{}_backward: the gradient of its input on rank {}, microbatch {}", name(),
-                        r, m),
-            ranks_[r].tensor(fmt::format("gradient.{}", m)), whole_.gradients[m],
-            [&] { return gradient_mistakes(r, m); });
+      for (size_t r = 0; r < ranks_.size(); ++r) {
+        const std::string what = name() + "_backward: the gradient of its input";
+        expect_tensor(at(what, r, m), ranks_[r].tensor(fmt::format("gradient.{}", m)),
+                      whole_.gradients[m],
+                      [&] { return mistakes(r).gradient(name() + "_backward: ", m); },
+                      {.unexplained = first_of(wrong_backward_messages(r, m),
+                                               what + ": wrong, although the gradients of the "
+                                                      "matrices are right: that leaves its sum and "
+                                                      "the norm's backward pass")});
+      }
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      for (const auto& [parameter, whole] : whole_.weights) weight(r, parameter, whole);
-      for (size_t m = 0; m < case_.microbatches; ++m)
-        expect_all_reduces(name() + "_backward", ranks_[r].part(fmt::format("backward.sent.{}", m)),
-                           talks(), case_.rows() * case_.model.dim);
+      weight(r, norm());
+      for (size_t m = 0; m < case_.microbatches; ++m) {
+        if (const std::string wrong = wrong_backward_messages(r, m); !wrong.empty()) stop(wrong);
+        untouched(r, m, "backward");
+      }
       for (const auto& [parameter, value] : values_)
         expect_tensor("the value of " + parameter + ", which is only read,",
                       ranks_[r].tensor("value." + parameter),
@@ -146,90 +82,57 @@ class Judge {
   }
 
  private:
-  std::string name() const { return block_ == Block::kMlp ? "mlp" : "attention"; }
+  bool mlp() const { return block_ == Block::kMlp; }
+  std::string name() const { return mlp() ? "mlp" : "attention"; }
   lab::TensorSlice own(size_t r) const { return slice(r, ranks_.size()); }
   int talks() const { return ranks_.size() > 1 ? 1 : 0; }
-  double times() const { return static_cast<double>(ranks_.size()); }
-  Result of_slice(size_t r) const { return compute(case_, block_, only_slice(values_, own(r))); }
-
-  std::vector<Mistake> output_mistakes(size_t r, size_t m) const {
-    const Numbers input = lab10::numbers_of(input_of(case_, m));
-    const Numbers& right = whole_.outputs[m];
-    const std::string forward = name() + "_forward";
-    const Numbers partial = of_slice(r).outputs[m];
-    Numbers products(right.size());  // without the residual, of this rank
-    products = plus(partial, input, -1);
-    std::vector<Mistake> all{
-        {partial, forward + ": only what this rank's slice contributes: the last matrix of a block "
-                            "is row parallel, its products are summed over the ranks"},
-        {products, forward + ": only this rank's slice, and without the residual path"},
-        {plus(right, input, times() - 1),
-         forward + ": the residual path is in the sum once per rank: add it after the sum"},
-        {plus(right, input, -1), forward + ": the residual path is missing: the block is added to "
-                                           "its input"}};
-    if (block_ == Block::kAttention)
-      all.push_back({compute(case_, block_, values_, /*rotates=*/false).outputs[m],
-                     forward + ": queries and keys are not rotated (rope)"});
-    return all;
+  int64_t size() const { return case_.rows() * case_.model.dim; }
+  BlockMistakes mistakes(size_t r) const { return {case_, block_, values_, whole_, own(r)}; }
+  static std::string at(const std::string& what, size_t r, size_t m) {
+    return fmt::format("{} on rank {}, microbatch {}", what, r, m);
+  }
+  std::string wrong_backward_messages(size_t r, size_t m) const {
+    return wrong_messages(name() + "_backward", ranks_[r].part(fmt::format("backward.sent.{}", m)),
+                          talks(), size());
   }
 
-  std::vector<Mistake> gradient_mistakes(size_t r, size_t m) const {
-    const Numbers residual = lab10::numbers_of(gradient_of(case_, m));
-    const Numbers& right = whole_.gradients[m];
-    const std::string backward = name() + "_backward";
-    return {{of_slice(r).gradients[m],
-             backward + ": only what has passed through this rank's slice: the gradient of the "
-                        "norm's output is the sum over the ranks (copy_to_ranks, backward)"},
-            {plus(right, residual, times() - 1),
-             backward + ": the residual path is in the sum once per rank: sum the gradient of the "
-                        "norm's output, before rmsnorm_backward adds it"},
-            {plus(right, residual, -1), backward + ": the residual path is missing: "
-                                                   "rmsnorm_backward adds to the gradient"},
-            {plus(residual, plus(right, residual, -1), times()),
-             backward + ": the gradient of the output is summed over the ranks, although it is the "
-                        "same on all of them"},
-            {residual, backward + ": nothing has come through the block"}};
+  /// In the order of the backward pass.
+  std::vector<std::string> matrices() const {
+    const std::string mlp = "model.layers.0.mlp.";
+    const std::string attention = "model.layers.0.self_attn.";
+    if (block_ == Block::kMlp)
+      return {mlp + "down_proj.weight", mlp + "gate_proj.weight", mlp + "up_proj.weight"};
+    return {attention + "o_proj.weight", attention + "v_proj.weight", attention + "k_proj.weight",
+            attention + "q_proj.weight"};
+  }
+  std::string norm() const {
+    return mlp() ? "model.layers.0.post_attention_layernorm.weight"
+                 : "model.layers.0.input_layernorm.weight";
   }
 
-  void weight(size_t r, const std::string& parameter, const Tensor& whole) const {
-    const Numbers sum = numbers_of(lab::slice_of(parameter, whole, own(r)));
-    const Numbers leftover(sum.size(), case_.leftover);
-    const bool is_norm = whole.dims() == 1;
+  void weight(size_t r, const std::string& parameter) const {
+    const Numbers sum = numbers_of(lab::slice_of(parameter, whole_.weights.at(parameter), own(r)));
+    const std::string what = fmt::format("{}_backward: the gradient of {}", name(),
+                                         parameter.substr(std::string("model.layers.0.").size()));
     expect_tensor(
-        fmt::format("{}_backward: the gradient of {} on rank {}", name(), parameter, r),
-        ranks_[r].tensor(parameter), plus(sum, leftover),
-        [&]() -> std::vector<Mistake> {
-          const std::string at = name() + "_backward, " + parameter;
-          std::vector<Mistake> all{
-              {sum, at + ": its gradient is overwritten; it is added up over microbatches"},
-              {leftover, at + ": its gradient is as it was"}};
-          if (is_norm) {
-            all.push_back({plus(leftover, numbers_of(of_slice(r).weights.at(parameter))),
-                           at + ": the gradient of the norm is that of this rank's slice alone: "
-                                "complete the gradient of its output before rmsnorm_backward"});
-            all.push_back({plus(leftover, sum, times()),
-                           at + ": the gradient of the norm is counted once per rank: it is "
-                                "complete on every rank"});
-          }
-          if (parameter.find("q_proj") != std::string::npos ||
-              parameter.find("k_proj") != std::string::npos)
-            all.push_back(
-                {plus(leftover,
-                      numbers_of(lab::slice_of(
-                          parameter, compute(case_, block_, values_, false).weights.at(parameter),
-                          own(r)))),
-                 at + ": queries and keys are not rotated (rope)"});
-          return all;
-        },
-        100.0 * static_cast<double>(case_.rows()));
+        fmt::format("{} on rank {}", what, r), ranks_[r].tensor(parameter),
+        plus(sum, Numbers(sum.size(), case_.leftover)),
+        [&] { return mistakes(r).weight(fmt::format("{} on rank {}: ", what, r), parameter); },
+        {.terms = 100.0 * static_cast<double>(case_.rows()),
+         .unexplained = wrong_backward_messages(r, 0)});
   }
 
-  static Numbers numbers_of(const Tensor& tensor) { return lab10::numbers_of(tensor); }
+  /// What attention has left, which the MLP must leave alone.
+  void untouched(size_t r, size_t m, const char* pass) const {
+    if (const std::string& changed = ranks_[r].text(fmt::format("{}.changes.{}", pass, m));
+        !changed.empty())
+      stop(fmt::format("{}_{} changes {}, which attention_backward needs", name(), pass, changed));
+  }
 
-  const Case& case_;
+  const BlockCase& case_;
   Block block_;
   Values values_;
-  Result whole_;
+  BlockResult whole_;
   const std::vector<Parcel>& ranks_;
 };
 
@@ -244,10 +147,10 @@ lab::LlamaConfig model(int64_t heads, int64_t kv_heads, int64_t width, int64_t h
 }
 
 /// For n ranks; the simplest comes first.
-std::vector<Case> draw_cases(int64_t n, uint64_t seed) {
+std::vector<BlockCase> draw_cases(int64_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t limit) { return static_cast<int64_t>(random() % limit); };
-  std::vector<Case> cases{
+  std::vector<BlockCase> cases{
       {.name = "one microbatch", .model = model(n, n, 4, 2 * n), .microbatches = 1},
       {.name = "several heads a rank, gradients left over",
        .model = model(2 * n, 2 * n, 2, 3 * n),
@@ -274,6 +177,7 @@ std::vector<Case> draw_cases(int64_t n, uint64_t seed) {
        .length = 2 + below(7),
        .leftover = -0.5}};
   for (size_t k = 0; k < cases.size(); ++k) cases[k].seed = seed + 1000 * k;
+  cases[1].model.norm_eps = 0.5F;
   return cases;
 }
 
@@ -281,9 +185,10 @@ std::vector<Case> draw_cases(int64_t n, uint64_t seed) {
 
 void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOptions options) {
   options.given = {"1", "2"};
-  const std::vector<Case> cases = draw_cases(ranks, seed + 100'000 * lab::grading::scenario_seed());
+  const std::vector<BlockCase> cases =
+      draw_cases(ranks, seed + 100'000 * lab::grading::scenario_seed());
   std::vector<Call> calls;
-  for (const Case& c : cases) {
+  for (const BlockCase& c : cases) {
     Parcel input;
     set_model(c.model, input);
     input.set("mlp", block == Block::kMlp ? 1 : 0);
@@ -291,6 +196,7 @@ void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOption
     input.set("length", static_cast<double>(c.length));
     input.set("microbatches", static_cast<double>(c.microbatches));
     input.set("leftover", c.leftover);
+    input.set("norm_eps", double{c.model.norm_eps});
     for (const auto& [name, value] : draw_values(c)) input.set(name, value);
     for (size_t m = 0; m < c.microbatches; ++m) {
       input.set(fmt::format("input.{}", m), input_of(c, m));
@@ -304,8 +210,8 @@ void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOption
   }
   judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& results) {
     const Judge judge(cases[k], block, results);
-    judge.outputs();
-    judge.gradients();
+    judge.forward();
+    judge.backward();
   });
 }
 

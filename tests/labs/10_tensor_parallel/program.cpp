@@ -101,8 +101,8 @@ void judge(const Training& t, const std::vector<Parcel>& ranks) {
     for (const auto& [name, gradient] : right.gradients)
       expect_tensor(fmt::format("the gradient of {} on rank {}", name, r),
                     ranks[r].tensor("gradient." + name),
-                    numbers_of(lab::slice_of(name, gradient, slice(r, n))), {}, 10'000,
-                    0.1 * largest);
+                    numbers_of(lab::slice_of(name, gradient, slice(r, n))), {},
+                    {.terms = 10'000, .least = 0.1 * largest});
     for (size_t s = 0; s < t.steps; ++s) {
       lab::grading::expect(ranks[r].number(fmt::format("loss.{}", s)),
                            {.what = fmt::format("the loss of step {} on rank {}", s + 1, r),
@@ -117,7 +117,8 @@ void judge(const Training& t, const std::vector<Parcel>& ranks) {
     for (const auto& [name, weight] : right.weights)
       expect_tensor(fmt::format("{} after {} steps on rank {}", name, t.steps, r),
                     ranks[r].tensor("weight." + name),
-                    numbers_of(lab::slice_of(name, weight, slice(r, n))), {}, 10'000, 0.3);
+                    numbers_of(lab::slice_of(name, weight, slice(r, n))), {},
+                    {.terms = 10'000, .least = 0.3});
     expect_traffic(t, n, ranks[r]);
   }
 }

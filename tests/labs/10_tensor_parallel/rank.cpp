@@ -194,6 +194,7 @@ Parcel run_linear(const Parcel& input, ProcessGroup& world) {
     (column ? column_linear_backward : row_linear_backward)(dy, x, weight, dx, world);
   });
   result.set("dx", dx);
+  result.set("dy", dy);
   result.set("dweight", weight.gradient);
   result.set("x", x);
   result.set("weight", weight.value);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "common/ops/ops.h"
@@ -20,14 +23,41 @@ namespace {
 
 constexpr float kNothing = std::numeric_limits<float>::quiet_NaN();
 
+/// In the tensors that attention has filled when the MLP begins.
+constexpr float kOfAttention = 55.0F;
+
+std::map<std::string, Tensor> by_name(const lab::LayerActivations& kept) {
+  return {{"attention_inverse_rms", kept.attention_inverse_rms},
+          {"qkv", kept.qkv},
+          {"attention", kept.attention},
+          {"logsumexp", kept.logsumexp},
+          {"middle", kept.middle},
+          {"mlp_inverse_rms", kept.mlp_inverse_rms},
+          {"gate_up", kept.gate_up}};
+}
+
+bool is_of_attention(const std::string& name) {
+  return name == "attention_inverse_rms" || name == "qkv" || name == "attention" ||
+         name == "logsumexp";
+}
+
 /// What a forward pass finds: nothing that it could use.
 lab::LayerActivations empty_activations(const lab::LlamaConfig& config, int64_t batch,
-                                        int64_t length) {
+                                        int64_t length, bool mlp) {
   lab::LayerActivations kept(config, batch, length, {});
-  for (const Tensor* tensor : {&kept.attention_inverse_rms, &kept.qkv, &kept.attention,
-                               &kept.logsumexp, &kept.middle, &kept.mlp_inverse_rms, &kept.gate_up})
-    tensor->fill(kNothing);
+  for (const auto& [name, tensor] : by_name(kept))
+    tensor.fill(mlp && is_of_attention(name) ? kOfAttention : kNothing);
   return kept;
+}
+
+/// The names of those tensors that the MLP has changed, though attention needs them.
+std::string changed_by_mlp(const lab::LayerActivations& kept) {
+  std::string names;
+  for (const auto& [name, tensor] : by_name(kept))
+    if (is_of_attention(name) &&
+        std::ranges::any_of(tensor.values(), [](float value) { return value != kOfAttention; }))
+      names += (names.empty() ? "kept." : ", kept.") + name;
+  return names;
 }
 
 lab::TensorSlice slice_of_rank(const ProcessGroup& world) {
@@ -39,7 +69,8 @@ lab::TensorSlice slice_of_rank(const ProcessGroup& world) {
 lab::LlamaConfig config_of(const Parcel& input) { return lab::grading::model_of(input); }
 
 Parcel run_block(const Parcel& input, ProcessGroup& world) {
-  const lab::LlamaConfig whole = config_of(input);
+  lab::LlamaConfig whole = config_of(input);
+  whole.norm_eps = static_cast<float>(input.number("norm_eps"));
   const lab::LlamaConfig config = lab::slice_config(whole, slice_of_rank(world));
   const bool mlp = input.number("mlp") != 0;
   const auto batch = static_cast<int64_t>(input.number("batch"));
@@ -60,10 +91,11 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     return fmt::format("{}.{}", name, microbatch);
   };
   Parcel result;
+  std::vector<Tensor> inputs;
   std::vector<lab::LayerActivations> kept;
   for (int m = 0; m < microbatches; ++m) {
-    const Tensor x = input.tensor(entry("input", m)).clone();
-    kept.push_back(empty_activations(config, batch, length));
+    const Tensor x = inputs.emplace_back(input.tensor(entry("input", m)).clone());
+    kept.push_back(empty_activations(config, batch, length, mlp));
     const Tensor output = mlp ? Tensor::empty(x.shape()) : kept.back().middle;
     output.fill(kNothing);
     if (mlp) kept.back().middle.copy_from(x);
@@ -74,9 +106,13 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
         attention_forward(shape, weights.layers[0], angles, x, kept.back(), world);
     });
     result.set(entry("output", m), output.clone());
+    result.set(entry("input", m), x.clone());
+    for (const auto& [name, tensor] : by_name(kept.back()))
+      result.set(entry(("kept." + name).c_str(), m), tensor.clone());
+    result.set_text(entry("forward.changes", m), mlp ? changed_by_mlp(kept.back()) : "");
   }
   for (int m = microbatches; m-- > 0;) {  // not in the order of the forward passes
-    const Tensor x = input.tensor(entry("input", m)).clone();
+    const Tensor x = inputs[static_cast<size_t>(m)];
     const Tensor gradient = input.tensor(entry("gradient", m)).clone();
     note_messages(world, result, entry("backward.sent", m), [&] {
       if (mlp)
@@ -86,6 +122,8 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
                            gradient, world);
     });
     result.set(entry("gradient", m), gradient);
+    result.set_text(entry("backward.changes", m),
+                    mlp ? changed_by_mlp(kept[static_cast<size_t>(m)]) : "");
   }
   for (const lab::Parameter& parameter : weights.named) {
     result.set(parameter.name, parameter.gradient.clone());
@@ -108,10 +146,15 @@ Parcel run_embed(const Parcel& input, ProcessGroup& world) {
   Parcel result;
   note_messages(world, result, "forward.sent",
                 [&] { embed_forward(tokens, weight, vocabulary, y, world); });
+  const std::vector<int32_t> others = input.batch("others").tokens;
+  if (!others.empty())  // another microbatch in flight
+    embed_forward(others, weight, vocabulary,
+                  Tensor::empty({static_cast<int64_t>(others.size()), table.size(1)}), world);
   note_messages(world, result, "backward.sent",
                 [&] { embed_backward(tokens, dy, weight, vocabulary); });
   result.set("y", y);
   result.set("gradient", weight.gradient);
+  result.set("dy", dy);
   return result;
 }
 

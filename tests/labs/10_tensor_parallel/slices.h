@@ -35,17 +35,24 @@ inline Numbers plus(Numbers a, const Numbers& b, double factor = 1) {
   return a;
 }
 
+/// How exactly a tensor is judged, and what is said of wrong numbers that no mistake explains.
+struct Judged {
+  double terms = 100;
+  double least = 1;
+  std::string unexplained = {};
+};
+
 /// Ends the test as failed unless the tensor is right: up to the rounding of sums of `terms`
 /// numbers that are as large as the largest of `right`, or as `least`.
 inline void expect_tensor(const std::string& what, const Tensor& got, const Numbers& right,
                           const std::function<std::vector<Mistake>()>& mistakes = {},
-                          double terms = 100, double least = 1) {
-  const double size = std::max(lab::grading::largest_magnitude(right), least);
+                          const Judged& judged = {}) {
+  const double size = std::max(lab::grading::largest_magnitude(right), judged.least);
   const int64_t width = std::max<int64_t>(got.size(-1), 1);
   lab::grading::expect(numbers_of(got),
                        {.what = what,
                         .values = right,
-                        .tolerance = {4e-7 * std::sqrt(terms) * size + 2e-6 * size},
+                        .tolerance = {4e-7 * std::sqrt(judged.terms) * size + 2e-6 * size},
                         .name =
                             [width](size_t i) {
                               const auto w = static_cast<size_t>(width);
@@ -53,26 +60,40 @@ inline void expect_tensor(const std::string& what, const Tensor& got, const Numb
                             },
                         .mistakes = mistakes,
                         .if_not_finite = what + " has numbers that nobody has computed: a tensor "
-                                                "was read before it was filled"});
+                                                "was read before it was filled",
+                        .unexplained = judged.unexplained});
 }
 
-/// Ends the test as failed unless `function` has called one all_reduce of so many numbers, or none.
-inline void expect_all_reduces(const std::string& function, const Parcel& sent, int count,
-                               int64_t numbers) {
+/// What is wrong with the messages of `function`, which calls one all_reduce of so many numbers, or
+/// none; empty if nothing is.
+inline std::string wrong_messages(const std::string& function, const Parcel& sent, int count,
+                                  int64_t numbers) {
   const std::vector<Operation> operations = operations_of(sent);
   const auto bytes = static_cast<uint64_t>(numbers) * sizeof(float);
   bool right = operations.size() == static_cast<size_t>(count);
   for (const Operation& operation : operations)
     right = right && operation.kind == lab::OpKind::kAllReduce && operation.bytes == bytes;
-  if (right) return;
-  stop(fmt::format(
-      "{} sends {}, it should send {}\nit called: {}", function,
+  if (right) return "";
+  return fmt::format(
+      "{} sends {}, it should send {}; it called: {}", function,
       operations.size() > static_cast<size_t>(count)   ? "more than it needs"
       : operations.size() < static_cast<size_t>(count) ? "too little"
                                                        : "something else",
       count == 0 ? std::string("nothing")
                  : fmt::format("{} all_reduce of {} bytes ({} numbers)", count, bytes, numbers),
-      operations.empty() ? "nothing" : in_words(operations)));
+      operations.empty() ? "nothing" : in_words(operations));
+}
+
+/// Ends the test as failed unless `function` has sent what it should.
+inline void expect_all_reduces(const std::string& function, const Parcel& sent, int count,
+                               int64_t numbers) {
+  if (const std::string wrong = wrong_messages(function, sent, count, numbers); !wrong.empty())
+    stop(wrong);
+}
+
+/// The first text that is not empty.
+inline std::string first_of(const std::string& a, const std::string& b) {
+  return a.empty() ? b : a;
 }
 
 inline void set_model(const lab::LlamaConfig& c, Parcel& input) {

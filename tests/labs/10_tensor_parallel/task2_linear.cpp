@@ -71,6 +71,18 @@ struct Whole {
   std::vector<Tensor> xs, weights, dys;
 };
 
+/// With the leftovers of all ranks. Meaningful only if all slices have the same size.
+Numbers summed_weight_gradient(const Case& c, const Whole& whole, size_t ranks) {
+  Numbers sum;
+  for (size_t r = 0; r < ranks; ++r) {
+    Numbers own = product(transposed(Matrix(whole.dys[r])), Matrix(whole.xs[r])).values;
+    for (double& number : own) number += c.leftover;
+    if (sum.size() != own.size()) sum.assign(own.size(), 0.0);
+    sum = plus(sum, own);
+  }
+  return sum;
+}
+
 void judge(const Case& c, const std::vector<Parcel>& ranks) {
   const size_t n = ranks.size();
   const Whole whole(c, n);
@@ -78,6 +90,8 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
   const auto terms = static_cast<double>(std::max({c.in, c.out, c.n}));
   const std::string forward = c.column ? "column_linear_forward" : "row_linear_forward";
   const std::string backward = c.column ? "column_linear_backward" : "row_linear_backward";
+  const int y_sums = !c.column && n > 1 ? 1 : 0;
+  const int dx_sums = c.column && n > 1 ? 1 : 0;
   Numbers y_sum(static_cast<size_t>(c.n * c.out), 0.0);
   Numbers dx_sum(static_cast<size_t>(c.n * c.in), 0.0);
   for (size_t r = 0; r < n; ++r) {
@@ -88,6 +102,10 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
       dx_sum = plus(dx_sum, product(Matrix(whole.dys[r]), Matrix(whole.weights[r])).values);
   }
   for (size_t r = 0; r < n; ++r) {
+    const Parcel forward_sent = ranks[r].part("forward.sent");
+    const Parcel backward_sent = ranks[r].part("backward.sent");
+    const std::string wrong_forward = wrong_messages(forward, forward_sent, y_sums, c.n * c.out);
+    const std::string wrong_backward = wrong_messages(backward, backward_sent, dx_sums, c.n * c.in);
     const auto what = [&](const std::string& function, const char* tensor) {
       return fmt::format("{}: {} on rank {}", function, tensor, r);
     };
@@ -96,24 +114,24 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
     const Matrix dy(whole.dys[r]);
     const Numbers y_own = product(x, transposed(w)).values;
     const Numbers dx_own = product(dy, w).values;
-    expect_tensor(
-        what(forward, "y"), ranks[r].tensor("y"), c.column ? y_own : y_sum,
-        [&]() -> std::vector<Mistake> {
-          if (c.column)
-            return {{plus(Numbers(y_own.size(), 777.0), y_own),
-                     forward + " adds to what y held: it overwrites y"}};
-          Numbers all_left(y_sum.size(), times * 777.0);
-          return {{y_own, forward + ": only this rank's summand: y is the sum over all "
-                                    "ranks (sum_over_ranks)"},
-                  {plus(all_left, y_sum), forward + " adds to what y held: it overwrites y"}};
-        },
-        terms);
-    expect_all_reduces(forward, ranks[r].part("forward.sent"), !c.column && n > 1 ? 1 : 0,
-                       c.n * c.out);
+    expect_tensor(what(forward, "y"), ranks[r].tensor("y"), c.column ? y_own : y_sum,
+                  [&]() -> std::vector<Mistake> {
+                    if (c.column)
+                      return {{plus(Numbers(y_own.size(), 777.0), y_own),
+                               forward + " adds to what y held: it overwrites y"}};
+                    Numbers all_left(y_sum.size(), times * 777.0);
+                    return {
+                        {y_own, forward + ": only this rank's summand: y is the sum over all "
+                                          "ranks (sum_over_ranks)"},
+                        {plus(all_left, y_sum), forward + " adds to what y held: it overwrites y"}};
+                  },
+                  {.terms = terms, .unexplained = wrong_forward});
+    if (!wrong_forward.empty()) stop(wrong_forward);
     expect_tensor(
         what(backward, "dx"), ranks[r].tensor("dx"), c.column ? dx_sum : dx_own,
         [&]() -> std::vector<Mistake> {
-          std::vector<Mistake> all{{plus(Numbers(dx_own.size(), 777.0), c.column ? dx_sum : dx_own),
+          const double left = c.column ? times * 777.0 : 777.0;  // added before the sum
+          std::vector<Mistake> all{{plus(Numbers(dx_own.size(), left), c.column ? dx_sum : dx_own),
                                     backward + " adds to what dx held: it overwrites dx"}};
           if (c.column) {
             all.push_back({dx_own, backward + ": dx is only what has passed through this rank's "
@@ -128,7 +146,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
                                               "as it is"});
           return all;
         },
-        terms);
+        {.terms = terms, .unexplained = wrong_backward});
     const Numbers leftover(static_cast<size_t>(whole.weights[r].numel()), c.leftover);
     const Numbers own = product(transposed(dy), x).values;
     expect_tensor(
@@ -139,13 +157,17 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
                                    "added up over microbatches"},
                   {leftover, backward + " leaves the gradient of the weight as it was"},
                   {plus(leftover, own, times),
-                   backward + ": the gradient of the weight is counted once per rank"}};
+                   backward + ": the gradient of the weight is counted once per rank"},
+                  {summed_weight_gradient(c, whole, n),
+                   backward + ": the gradient of the weight is summed over the ranks, as with data "
+                              "parallelism: here each rank has a weight of its own"}};
         },
-        terms);
-    expect_all_reduces(backward, ranks[r].part("backward.sent"), c.column && n > 1 ? 1 : 0,
-                       c.n * c.in);
+        {.terms = terms, .unexplained = wrong_backward});
+    if (!wrong_backward.empty()) stop(wrong_backward);
     expect_tensor(what(backward, "x, which is only read,"), ranks[r].tensor("x"),
                   numbers_of(whole.xs[r]));
+    expect_tensor(what(backward, "dy, which is only read,"), ranks[r].tensor("dy"),
+                  numbers_of(whole.dys[r]));
     expect_tensor(what(backward, "the weight, which is only read,"), ranks[r].tensor("weight"),
                   numbers_of(whole.weights[r]));
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "tests/labs/10_tensor_parallel/slices.h"
@@ -91,9 +93,8 @@ void judge_mesh(const Grid& g, const std::vector<Parcel>& ranks) {
                         static_cast<double>(g.slice(r))};
     if (place != right)
       stop(fmt::format(
-          "make_mesh: the place of rank {} in {} is pipeline {}, stage {}, slice {}; it "
-          "should be {}, {}, {}: slices are adjacent ranks, then come stages, then "
-          "pipelines",
+          "make_mesh: wrong places: slices are adjacent ranks, then come stages, then pipelines\n"
+          "rank {} of {} is pipeline {}, stage {}, slice {}; it should be {}, {}, {}",
           r, g.in_words(), place[0], place[1], place[2], right[0], right[1], right[2]));
   }
   if (g.ranks() != ranks.size()) return;
@@ -150,6 +151,8 @@ TEST(Task6, MeshesOfFourOverGloo) { expect_meshes(4, {{2, 1, 2}, {1, 2, 2}, {2, 
 
 // --- The norm.
 
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
 struct ClipCase {
   std::string name;
   lab::LlamaConfig model;
@@ -173,12 +176,57 @@ double squares_of(const Tensor& tensor) {
   return sum;
 }
 
+/// Sums of squares of the gradients that ranks hold.
+struct Squares {
+  double matrices = 0;
+  double norms = 0;          // once
+  double of_first_rank = 0;  // of the norms that the model's rank 0 holds
+  double first_slices = 0;   // of what the first slice of every stage holds
+  double embedding = 0;      // of the embedding, and of its first slice
+  double first_of_embedding = 0;
+  double norm_of_ranks = 0;  // the ranks' norms, added
+};
+
+Squares squares_in(const std::map<std::string, Tensor>& gradients, size_t tp,
+                   const std::vector<Parcel>& ranks) {
+  Squares s;
+  for (const auto& [name, gradient] : gradients) {
+    const double all = squares_of(gradient);
+    (gradient.dims() == 1 ? s.norms : s.matrices) += all;
+    if (gradient.dims() == 1 && ranks[0].has(name)) s.of_first_rank += all;
+    const double first = squares_of(lab::slice_of(name, gradient, slice(0, tp)));
+    s.first_slices += first;
+    if (name == "model.embed_tokens.weight") {
+      s.embedding = all;
+      s.first_of_embedding = first;
+    }
+  }
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    double own = 0;
+    for (const auto& [name, gradient] : gradients)
+      if (ranks[r].has(name) && (gradient.dims() > 1 || r % tp == 0))
+        own += squares_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
+    s.norm_of_ranks += std::sqrt(own);
+  }
+  return s;
+}
+
+/// What is wrong with the messages of clip_gradients on so many ranks; empty if nothing is.
+std::string wrong_clip_messages(size_t ranks, const Parcel& noted) {
+  const std::vector<Operation> sent = operations_of(noted);
+  uint64_t bytes = 0;
+  for (const Operation& operation : sent) bytes += operation.bytes;
+  if (sent.empty() && ranks > 1)
+    return "clip_gradients sends nothing; it should send one number, whatever max_norm is";
+  if (sent.size() <= 1 && bytes <= sizeof(double)) return "";
+  return "clip_gradients sends more than one number; it called: " + in_words(sent);
+}
+
 void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) {
   const std::map<std::string, Tensor> gradients = gradients_of(c);
-  double matrices = 0;
-  double norms = 0;
-  for (const auto& [name, gradient] : gradients)
-    (gradient.dims() == 1 ? norms : matrices) += squares_of(gradient);
+  const Squares squares = squares_in(gradients, tp, ranks);
+  const double matrices = squares.matrices;
+  const double norms = squares.norms;
   const double norm = std::sqrt(matrices + norms);
   const double limit = c.limit * norm;
   const double factor = std::min(1.0, c.limit);
@@ -188,6 +236,7 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
       if (!ranks[r].has(name)) continue;
       own += squares_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
     }
+    const std::string wrong_traffic = wrong_clip_messages(ranks.size(), ranks[r].part("sent"));
     lab::grading::expect(
         ranks[r].number("norm"),
         {.what = fmt::format("clip_gradients: the norm on rank {}", r),
@@ -208,13 +257,27 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     "the other slices and stages"},
                    {{matrices + norms}, "clip_gradients: the square of the norm: take the root"},
                    {{norm * std::min(1.0, c.limit)},
-                    "clip_gradients returns the norm after clipping, not before"}};
-         }});
-    const std::vector<Operation> sent = operations_of(ranks[r].part("sent"));
-    uint64_t bytes = 0;
-    for (const Operation& operation : sent) bytes += operation.bytes;
-    if (sent.size() > 1 || bytes > 8)
-      stop("clip_gradients sends more than one number\nit called: " + in_words(sent));
+                    "clip_gradients returns the norm after clipping, not before"},
+                   {{std::sqrt(matrices + squares.of_first_rank)},
+                    "clip_gradients: of the norms' weights only those of the model's first rank "
+                    "are counted: every stage has some"},
+                   {{std::sqrt(squares.first_slices)},
+                    "clip_gradients: only the first slice of each stage is counted; matrices are "
+                    "divided"},
+                   {{std::sqrt(matrices + norms - squares.embedding + squares.first_of_embedding)},
+                    "clip_gradients: of the embedding only the first slice is counted"},
+                   {{std::sqrt(matrices + norms * static_cast<double>(tp) /
+                                              static_cast<double>(ranks.size()))},
+                    "clip_gradients: the squares of the norms are divided by the ranks of the "
+                    "model; each is on the slices of one stage"},
+                   {{std::sqrt(matrices + norms * static_cast<double>(tp) / 2)},
+                    "clip_gradients: half of the norms' squares are counted on each slice: that is "
+                    "right for two slices only"},
+                   {{squares.norm_of_ranks},
+                    "clip_gradients: the ranks' norms are added: add their squares"}};
+         },
+         .unexplained = wrong_traffic});
+    if (!wrong_traffic.empty()) stop(wrong_traffic);
     for (const auto& [name, gradient] : gradients) {
       if (!ranks[r].has(name)) continue;
       const Numbers before = numbers_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
@@ -223,9 +286,16 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
           fmt::format("clip_gradients: the gradient of {} on rank {}", name, r),
           ranks[r].tensor(name), plus(zero, before, factor),
           [&]() -> std::vector<Mistake> {
-            return {{before,
-                     "clip_gradients: the gradients are as they were, although their norm "
-                     "exceeds max_norm"},
+            const bool is_norm = gradient.dims() == 1;
+            return {{before, is_norm ? "clip_gradients: the gradients of the norms are as they "
+                                       "were, although those of the matrices are scaled: all are"
+                                     : "clip_gradients: the gradients are as they were, although "
+                                       "their norm exceeds max_norm"},
+                    {plus(zero, before, c.limit / std::sqrt(static_cast<double>(ranks.size()))),
+                     "clip_gradients: scaled to a rank's share of max_norm: the gradients of all "
+                     "ranks together have the norm max_norm"},
+                    {plus(zero, before, c.limit / norm),
+                     "clip_gradients: divided by the square of the norm: by max_norm / norm"},
                     {plus(zero, before, c.limit),
                      "clip_gradients: scaled up to max_norm; gradients that are short enough stay "
                      "as they are"},
@@ -233,7 +303,7 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                      "clip_gradients: multiplied by max_norm: by "
                      "max_norm / norm"}};
           },
-          /*terms=*/1, /*least=*/double{c.scale});
+          {.terms = 1, .least = double{c.scale}});
     }
   }
 }
@@ -254,7 +324,9 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
                               {"just not clipped", model, 1.01, 1},
                               {"just clipped, small gradients", model, 0.99, 1e-3F},
                               {"far from clipped", model, 7, 1e-3F},
-                              {"a tied head", tied, 0.25, 2}};
+                              {"a tied head", tied, 0.25, 2},
+                              {"max_norm is infinite", model, kInfinite},
+                              {"all gradients are 0", model, 0.5, 0}};
   std::vector<Call> calls;
   for (ClipCase& c : cases) {
     c.seed = drawn + 100 * calls.size();
@@ -266,7 +338,7 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
       input.set(name, gradient);
       squares += squares_of(gradient);
     }
-    input.set("max_norm", c.limit * std::sqrt(squares));
+    input.set("max_norm", c.scale == 0 ? 1.0 : c.limit * std::sqrt(squares));
     calls.push_back(
         {.scenario = "clip", .inputs = std::vector<Parcel>(pp * tp, input), .name = c.name});
   }
