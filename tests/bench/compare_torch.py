@@ -11,6 +11,7 @@ the same round, so that a machine that slows down slows all.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -18,6 +19,17 @@ import sys
 from pathlib import Path
 
 TORCH = [sys.executable, str(Path(__file__).with_name("torch_step.py"))]
+
+
+@contextlib.contextmanager
+def busy_core():
+    """Another program keeps one core busy."""
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        other.kill()
+        other.wait()
 
 
 def measure(program, arguments, vocab):
@@ -30,7 +42,8 @@ def measure(program, arguments, vocab):
         sizes[name] = getattr(arguments, name)
     for name, size in sizes.items():
         command += [f"--{name}", str(size)] if size else []
-    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    with busy_core() if arguments.busy else contextlib.nullcontext():
+        finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if finished.returncode != 0:
         sys.exit(f"error: {' '.join(command)} ended with code {finished.returncode}")
     return json.loads(finished.stdout.splitlines()[-1])
@@ -96,6 +109,8 @@ def parse_arguments():
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="float32",
                         help="of computing on a GPU")
     parser.add_argument("--threads", type=int, default=0, help="of both; 0: all cores")
+    parser.add_argument("--busy", action="store_true",
+                        help="both beside another program that keeps one core busy")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10, help="per measurement")
     parser.add_argument("--warmup", type=int, default=3, help="steps before each measurement")

@@ -1,9 +1,15 @@
 // bench_step: time, rate and memory of the training step (lab 01's solution), on the CPU or a GPU,
 // against the rate of matrix products measured in turns in the same run: on the CPU those that the
-// step is made of, on a GPU a large square one. On the CPU also in bfloat16 against float32.
+// step is made of, on a GPU a large square one. On the CPU also in bfloat16 against float32, and
+// beside another program.
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -27,6 +33,7 @@ struct Options {
   std::string device = "cpu";
   std::string precision = "float32";
   bool against_float32 = false;
+  bool busy = false;
   int64_t product = 4096;
   int threads = 0;  // all cores
   int warmup = 3;
@@ -136,6 +143,54 @@ void print(const nlohmann::ordered_json& r, const Measured& measured, double flo
   fmt::print("share of that rate  {:8.0f} %      (median of {} rounds, {:.0f} to {:.0f} %)\n",
              100 * median(measured.shares), measured.shares.size(),
              100 * std::ranges::min(measured.shares), 100 * std::ranges::max(measured.shares));
+}
+
+/// A program that needs a core all the time, while this lives.
+class BusyProgram {
+ public:
+  BusyProgram() : pid_(fork()) {
+    require(pid_ >= 0, "cannot start another process");
+    if (pid_ > 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (volatile uint64_t turns = 0;;) turns = turns + 1;
+  }
+  ~BusyProgram() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  BusyProgram(const BusyProgram&) = delete;
+  BusyProgram& operator=(const BusyProgram&) = delete;
+
+ private:
+  pid_t pid_;
+};
+
+/// Steps on an idle machine, and while another program keeps one core busy, in turns.
+void run_beside_another(const Options& options) {
+  set_thread_count(options.threads);
+  choose_device("cpu", options.precision);
+  TimedTraining training(options.config(), options.batch, Device::kCpu);
+  const auto time_of_step = [&] {
+    std::vector<double> times;
+    for (int i = 0; i < std::max(1, options.steps / options.rounds); ++i)
+      times.push_back(training.step());
+    return median(times);
+  };
+  for (int i = 0; i < options.warmup; ++i) training.step();
+  std::vector<double> quiet, busy, ratios;
+  for (int round = 0; round < options.rounds; ++round) {
+    quiet.push_back(time_of_step());
+    const BusyProgram other;
+    training.step();  // the scheduler finds its way
+    busy.push_back(time_of_step());
+    ratios.push_back(busy.back() / quiet.back());
+  }
+  const char* spin = std::getenv("GOMP_SPINCOUNT");
+  fmt::print("training step       {:8.3g} ms, {:.3g} ms beside a program that keeps a core busy\n",
+             1e3 * median(quiet), 1e3 * median(busy));
+  fmt::print("it takes            {:8.2f} x      as long (median of {} rounds, {:.2f} to {:.2f})\n",
+             median(ratios), ratios.size(), std::ranges::min(ratios), std::ranges::max(ratios));
+  fmt::print("{} threads, GOMP_SPINCOUNT={}\n", thread_count(), spin == nullptr ? "" : spin);
 }
 
 /// Steps and their products in bfloat16 and in float32, in turns, on the CPU.
@@ -254,6 +309,8 @@ int main_of_bench(int argc, char** argv) {
       .shows_default();
   app.add_flag("--against-float32", options.against_float32,
                "on the CPU: bfloat16 and float32 in turns");
+  app.add_flag("--busy", options.busy,
+               "on the CPU: with and without another program that keeps a core busy, in turns");
   add("--product", options.product, "on a GPU, rows and columns of the product to compare with");
   add("--threads", options.threads, "default: all cores");
   add("--warmup", options.warmup, "steps before the first that is timed");
@@ -264,6 +321,8 @@ int main_of_bench(int argc, char** argv) {
   app.read(argc, argv);
   if (options.against_float32)
     run_against_float32(options);
+  else if (options.busy)
+    run_beside_another(options);
   else
     run(options);
   return 0;

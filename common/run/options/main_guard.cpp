@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -43,9 +44,24 @@ void open_missing_standard_descriptors() {
     if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the lowest free number
 }
 
+/// OpenMP's threads wait for each other in a loop for as long as another program's time slice, or
+/// forever: with one busy core, a step would take many times as long. To sleep at once costs a
+/// tenth of a step on an idle machine. These many turns, less than a millisecond, cost neither.
+/// (docs/measurements.md). The runtime has read its settings before main, so that the program must
+/// start again to have others.
+void make_waiting_threads_sleep_soon(int argc, char** argv) {
+  constexpr const char* kTurns = "15000";
+  if (argc == 0 || std::getenv("GOMP_SPINCOUNT") != nullptr ||
+      std::getenv("OMP_WAIT_POLICY") != nullptr)
+    return;
+  setenv("GOMP_SPINCOUNT", kTurns, 1);
+  execv("/proc/self/exe", argv);  // it returns only if that is impossible
+}
+
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  make_waiting_threads_sleep_soon(argc, argv);
   open_missing_standard_descriptors();
   try {
     const SignalThread signals;
