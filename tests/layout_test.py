@@ -21,7 +21,7 @@ MAY_INCLUDE = {
     "gpu": {"library", "gpu"},
     "lab": {"library", "lab"},
     "program": {"library", "run", "lab", "program"},
-    "train": {"library", "run", "lab", "train"},
+    "train": {"library", "run", "tools", "lab", "train"},
     "tests": {"library", "run", "tools", "gpu", "lab", "tests"},
 }
 # Kernels are launched on the stream that the library uses.

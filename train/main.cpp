@@ -2,9 +2,11 @@
 // story.
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "common/error.h"
 #include "common/model/slice.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/report/run_files.h"
@@ -16,6 +18,7 @@
 #include "common/usage_error.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"
+#include "train/memory.h"
 #include "train/trainee.h"
 
 namespace train {
@@ -29,12 +32,26 @@ Schedule make_schedule(const RunPlan& plan) {
   return schedule.has_messages() ? schedule : lab05::with_messages(schedule);
 }
 
-int train(Job& job, const RunPlan& plan, bool overlap) {
+/// What a run does not share with those of the labs.
+struct Options {
+  bool overlap = false;
+  int64_t memory_limit_mb = 0;
+};
+
+std::vector<StageSpan> make_stages(const RunPlan& plan) {
+  if (plan.shard > 0) return {StageSpan::whole(plan.model)};
+  return choose_stages(plan.model, plan.pp, plan.split, lab04::split);
+}
+
+int train(Job& job, const RunPlan& plan, const Options& options, const MemoryAccount& memory) {
   const Schedule schedule = make_schedule(plan);
   const Setup setup(job, plan);
   agree_on_schedule(job, schedule);
+  const std::vector<double> planned =
+      planned_memory(plan, setup.model.vocab_size, make_stages(plan));
+  check_limit(plan, options.memory_limit_mb, planned);
   const Surroundings around{job, plan, setup, schedule};
-  const auto trainee = plan.shard > 0 ? shards(around) : pipelines(around, overlap);
+  const auto trainee = plan.shard > 0 ? shards(around) : pipelines(around, options.overlap);
   TrainingRun run(plan, trainee->parts(), &job);
   const LearningRate learning_rate = plan.learning_rates();
   std::optional<TimeWindow> last_step;
@@ -44,28 +61,49 @@ int train(Job& job, const RunPlan& plan, bool overlap) {
     const double own_loss = trainee->step(microbatches, learning_rate.at(step));
     last_step = {.begin_ns = begin_ns, .end_ns = monotonic_now_ns()};
     if (run.record_due(step)) run.record(step, trainee->mean_loss(own_loss));
-    if (run.checkpoint_due(step)) {
+    // With a limit, one that is too low for a checkpoint shows at once.
+    if (run.checkpoint_due(step) || (step == 1 && options.memory_limit_mb > 0)) {
       run.save_checkpoint();
+      const CountMemory nobody(nullptr);
       if (job.world().rank() == 0) print_sample(run.folder(), step, setup.tokenizer, plan);
     }
   }
 
   run.finish();
+  const std::vector<RankMemory> ranks = gather_memory(job.world(), memory, plan, planned);
+  const CountMemory nobody(nullptr);
   std::optional<StepTimeline> measured;  // on rank 0
   if (last_step) measured = measured_step(job, trainee->model(), *last_step, schedule, plan.tp);
   if (measured && plan.timeline) print_timeline(*measured, run.folder());
-  if (job.world().rank() == 0)
+  if (job.world().rank() == 0) {
     write_run_report(run.folder(), measured,
-                     {plan, setup.model, trainee->parts().stages, kWhoseLabs});
+                     {plan, setup.model, trainee->parts().stages, kWhoseLabs, ranks});
+    fmt::print("{}\n", describe_memory(ranks));
+  }
   run.tell_story();
   return run.exit_code();
 }
 
+int train_within(Job& job, const RunPlan& plan, const Options& options) {
+  const auto memory = std::make_shared<MemoryAccount>();
+  memory->set_limit(1'000'000 * options.memory_limit_mb);
+  const CountMemory counting(memory);
+  try {
+    return train(job, plan, options, *memory);
+  } catch (const OutOfMemory& error) {
+    fail("{}; more stages (--pp), --tp, --shard or fewer sequences (--batch) need less",
+         error.what());
+  }
+}
+
 /// Reports once, before any rank starts, what all ranks would refuse.
-void check(const RunPlan& plan) {
-  if (plan.shard == 0) choose_stages(plan.model, plan.pp, plan.split, lab04::split);
+void check(const RunPlan& plan, const Options& options) {
+  const std::vector<StageSpan> stages = make_stages(plan);
   slice_config(plan.model, {.rank = 0, .ranks = plan.tp});
   make_schedule(plan);
+  if (options.memory_limit_mb > 0)
+    check_limit(plan, options.memory_limit_mb,
+                planned_memory(plan, Tokenizer(plan.tokenizer).vocab_size(), stages));
 }
 
 /// Refuses what makes no sense together, or has not been built.
@@ -104,10 +142,17 @@ void settle(const RunPlan& plan, bool overlap) {
 }
 
 int start(int argc, char** argv) {
-  bool overlap = false;
+  Options options;
   const auto add_options = [&](CommandLine& line) {
+    line.group("Run");
+    line.add("--memory-limit", options.memory_limit_mb, "MB",
+             "refuse to hold more in the tensors of a rank, apart from the samples that rank 0 "
+             "writes; 0: no limit")
+        .within(0, 1'000'000)
+        .shows_default()
+        .carried();
     line.group("Mesh");
-    line.add_flag("--overlap", overlap,
+    line.add_flag("--overlap", options.overlap,
                   "gradients travel to the other pipelines in buckets, during the last backward "
                   "pass (lab 08): pays on a slow network; not kept on --resume");
   };
@@ -122,10 +167,11 @@ int start(int argc, char** argv) {
                    .log_every = 10,
                    .restarts = true,
                    .add_options = add_options,
-                   .settle = [&](const RunPlan& settled) { settle(settled, overlap); }});
+                   .settle = [&](const RunPlan& settled) { settle(settled, options.overlap); }});
   return run_program(
       plan, argc, argv,
-      [overlap](Job& job, const RunPlan& settled) { return train(job, settled, overlap); }, check);
+      [&](Job& job, const RunPlan& settled) { return train_within(job, settled, options); },
+      [&](const RunPlan& settled) { check(settled, options); });
 }
 
 }  // namespace

@@ -73,6 +73,20 @@ run train mesh --resume --shard 3 --pp 1 --dp 2 --log-every 1 --steps 5
 run train mesh --resume --ranks 1 --shard 0 --log-every 1 --steps 6
 near whole mesh
 
+# Memory: as planned where nothing is gathered; a limit that is too low is refused before the start, or ends
+# the run where a tensor would exceed it.
+sed -n 's/.*memory *\([0-9.]*\) MB.*planned: \([0-9.]*\) MB.*/\1 \2/p' whole.log |
+  awk '{ exit !($1 >= $2 && $1 < 1.05 * $2) }' || fail "not as planned: $(grep memory whole.log)"
+for text in '<h2>Memory' 'p1 stage 2</th>' 'optimizer'; do
+  grep -q "$text" whole/report.html || fail "'$text' is not in the report"
+done
+run train limited --shard 3 --ranks 3 --steps 2 --memory-limit 10
+if "$programs/train_solution" --resume --out limited --steps 4 --memory-limit 8 --cache cache >limited.log 2>&1; then
+  fail "a checkpoint within 8 MB: $(cat limited.log)"
+fi
+grep -q 'out of memory: .* would exceed the limit of 8.0 MB; in use: weights' limited.log ||
+  fail "$(cat limited.log)"
+
 # The checkpoint of a run in shards is that of a model like any other.
 "$programs/generate" --checkpoint stage3 --max-tokens 20 >story.txt 2>&1 || fail "$(cat story.txt)"
 "$programs/convert" --from stage3 --to stage3.bin >convert.log 2>&1 || fail "$(cat convert.log)"
@@ -97,5 +111,7 @@ refused 'ranks for 6 layers' "$train" "${small[@]}" --dp 1 --pp 7 --tp 2
 refused 'on 2 ranks each are 12 ranks, but there are 6' "$train" "${small[@]}" --tp 2 --dp 2 --pp 3 --ranks 6
 refused 'leave it or --tp out' "$train" "${small[@]}" --tp 2 --overlap
 refused 'float32 only' "$train" "${small[@]}" --tp 2 --precision bfloat16
+refused 'memory-limit 4: a rank of stage 0 needs about 6 MB' "$train" "${small[@]}" --memory-limit 4
+refused 'memory-limit 7: a rank needs about 8 MB' "$train" "${small[@]}" --shard 3 --ranks 3 --memory-limit 7
 [[ ! -e x ]] || fail "a refused run has left its folder"
 echo "the trainer agrees with lab 06's program in every division of the work"

@@ -159,5 +159,24 @@ TEST(Plan, PresetsHaveThePublishedSizes) {
   EXPECT_TRUE(contains(error_of([] { device_preset("tpu"); }), "there is no device 'tpu'"));
 }
 
+TEST(Plan, ShardsDivideWhatTheirStageSays) {
+  const Training training = training_preset("workbook");
+  const StageSpan whole = StageSpan::whole(training.model);
+  const double all = 10'325'664;
+  const double layer = 1'327'680;  // the largest part
+  const auto bytes = [&](int ranks, int shard) {
+    return parameter_memory(training, {.dp = ranks, .shard = shard}, whole);
+  };
+  EXPECT_EQ(bytes(1, 0), 16 * all);
+  EXPECT_EQ(bytes(4, 0), 16 * all);
+  EXPECT_EQ(bytes(4, 1), 8 * all + 8 * all / 4);
+  EXPECT_EQ(bytes(4, 2), 4 * all + 12 * all / 4 + 4 * layer);
+  EXPECT_EQ(bytes(4, 3), 16 * all / 4 + 4 * layer + 8 * layer);
+  Training tied = training;
+  tied.model.tied_head = true;
+  const double fewer = all - 4096 * 288;
+  EXPECT_EQ(parameter_memory(tied, {.dp = 4, .shard = 3}, whole), 16 * fewer / 4 + 20 * layer);
+}
+
 }  // namespace
 }  // namespace lab

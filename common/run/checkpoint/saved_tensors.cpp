@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "common/model/slice.h"
+#include "common/tensor/memory_account.h"
 
 namespace lab {
 namespace {
@@ -32,6 +33,7 @@ std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& 
 
 std::vector<SavedGroup> gathered(const std::vector<SavedGroup>& groups, const LlamaStage& stage,
                                  ProcessGroup& slices) {
+  const MemoryOf kind(MemoryKind::kCommunication);
   std::vector<SavedGroup> whole;
   for (const SavedGroup& group : groups) {
     SavedGroup& all = whole.emplace_back(SavedGroup{group.name, {}});

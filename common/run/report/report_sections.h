@@ -17,6 +17,8 @@ std::string speed_section(const RunReport& report);
 std::string step_section(const RunReport& report);
 /// Bytes by link.
 std::string links_section(const RunReport& report);
+/// Memory of each rank by kind.
+std::string memory_section(const RunReport& report);
 /// The configuration.
 std::string facts_section(const RunReport& report);
 

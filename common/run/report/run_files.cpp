@@ -107,6 +107,7 @@ void write_run_report(const std::filesystem::path& folder, const std::optional<S
   report.subtitle = subtitle(facts.plan);
   report.whose_labs = facts.whose_labs;
   report.facts = fact_groups(facts);
+  report.memory = facts.memory;
   if (step && has_network(step->measured) && facts.plan.shard == 0)
     report.facts.front().facts.push_back(
         {"gradients", "summed in buckets, during the last backward pass"});

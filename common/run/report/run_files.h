@@ -11,6 +11,7 @@
 #include "common/data/tokenizer.h"
 #include "common/model/config.h"
 #include "common/run/options/run_plan.h"
+#include "common/run/report/run_report.h"
 #include "common/run/timeline/timeline_report.h"
 
 namespace lab {
@@ -26,6 +27,7 @@ struct RunFacts {
   const LlamaConfig& model;
   const std::vector<StageSpan>& stages;
   std::string whose_labs;  // see common/run/training/whose_labs.h
+  std::vector<RankMemory> memory = {};
 };
 
 /// Writes timeline.svg, trace.json and report.html, with the metrics and samples in `folder`, and

@@ -94,8 +94,8 @@ std::string report_html(const RunReport& report) {
       "<style>{}</style>\n</head>\n<body>\n<main>\n",
       html_escaped(report.title), report_style());
   html += header(report) + learning_section(report) + stories_section(report) +
-          step_section(report) + links_section(report) + speed_section(report) +
-          facts_section(report);
+          step_section(report) + links_section(report) + memory_section(report) +
+          speed_section(report) + facts_section(report);
   return html + "</main>\n</body>\n</html>\n";
 }
 

@@ -10,6 +10,7 @@
 #include "common/pipeline/timeline.h"
 #include "common/run/metrics/metrics.h"
 #include "common/run/report/samples.h"
+#include "common/tensor/memory_account.h"
 
 namespace lab {
 
@@ -33,6 +34,14 @@ struct MeasuredStep {
   std::optional<double> ideal_idle = {};  // ideal_bubble(stages, microbatches): 0 to 1
 };
 
+/// The tensors of a rank in training, in bytes.
+struct RankMemory {
+  std::string name;     // "p0 stage 1"
+  MemoryUse peaks{};    // the most of each kind, at whatever moment
+  int64_t peak = 0;     // the most of all kinds together
+  int64_t planned = 0;  // what ./workbook plan expects; 0: unknown
+};
+
 struct RunReport {
   std::string title = {};     // "007-train": the run's name
   std::string subtitle = {};  // "2 pipelines of 3 stages, 6 microbatches each"; may be empty
@@ -42,6 +51,7 @@ struct RunReport {
   std::vector<FactGroup> facts = {};
   std::vector<StepRecord> metrics = {};     // by step
   std::optional<MeasuredStep> timing = {};  // needed by the sections about time and bytes
+  std::vector<RankMemory> memory = {};      // by rank; empty: nobody counted
   std::vector<SampleText> samples = {};     // by step
   std::vector<std::string> notes = {};      // "6 ranks share 2 cores: believe the order, ..."
 };

@@ -15,7 +15,9 @@ namespace {
 void check(const Training& training, const Cluster& cluster, const Layout& layout) {
   training.validate();
   cluster.validate();
-  const auto [dp, pp, m, tp] = layout;
+  const auto [dp, pp, m, tp, shard] = layout;
+  require(shard >= 0 && shard <= 3 && (shard == 0 || (pp == 1 && tp == 1)),
+          "shard {} with pp {} x tp {}: 0 to 3, and above 0 only with pp 1 x tp 1", shard, pp, tp);
   require(dp >= 1 && pp >= 1 && m >= 1 && tp >= 1,
           "dp {} x pp {} x tp {}, m {}: all must be at least 1", dp, pp, tp, m);
   const int64_t ranks = int64_t{dp} * pp * tp;
@@ -154,14 +156,19 @@ class Estimator {
   double all_reduce(int stage) const {
     const double bytes = parameters(stage) * training_.precision.gradient;
     const Link& link = cluster_.link(rank(0, stage), rank(layout_.dp - 1, stage));
-    return layout_.dp == 1 ? 0 : all_reduce_seconds(link, bytes, layout_.dp);
+    const double whole = layout_.dp == 1 ? 0 : all_reduce_seconds(link, bytes, layout_.dp);
+    // A reduce-scatter or an all-gather is half of it.
+    if (layout_.shard == 2) return whole * (layout_.m + 1) / 2;
+    if (layout_.shard == 3) return whole * layout_.m * 3 / 2;
+    return whole;
   }
 
   double update_time() const {
     double longest = 0;
     double sum = 0;
     for (int s = 0; s < layout_.pp; ++s) {
-      const double bytes = parameters(s) * training_.precision.update;
+      const double bytes =
+          parameters(s) * training_.precision.update / (layout_.shard > 0 ? layout_.dp : 1);
       longest = std::max(longest, bytes);
       sum += layout_.dp * layout_.tp * bytes;
     }
@@ -200,6 +207,25 @@ void Training::validate() const {
     require(std::isfinite(bytes) && bytes > 0, "{} bytes of a number: give more than 0", bytes);
 }
 
+double parameter_memory(const Training& training, const Layout& layout, const StageSpan& span) {
+  const LlamaConfig slice = slice_of_model(training.model, layout.tp);
+  const auto all = static_cast<double>(stage_parameters(slice, span));
+  const auto part = static_cast<double>(largest_part(slice));
+  const double value = training.precision.value;
+  const double gradient = training.precision.gradient;
+  const double state = training.precision.parameter - value - gradient;
+  const double tied = slice.tied_head ? 1 : 0;
+  const int least_shard[] = {3, 2, 1};  // from which on these are divided
+  const double bytes[] = {value, gradient, state};
+  const double under_way[] = {2 + tied, 1 + tied, 0};  // parts
+  double memory = 0;
+  for (int kind = 0; kind < 3; ++kind)
+    memory += layout.shard < least_shard[kind]
+                  ? bytes[kind] * all
+                  : bytes[kind] * (all / layout.dp + under_way[kind] * part);
+  return memory;
+}
+
 double stage_memory(const Training& training, const Layout& layout,
                     const std::vector<StageSpan>& spans, int stage) {
   const StageSpan& span = spans[static_cast<size_t>(stage)];
@@ -210,8 +236,7 @@ double stage_memory(const Training& training, const Layout& layout,
   const auto values =
       static_cast<double>(in_flight * kept_per_token(slice, span, training.recompute) +
                           scratch_per_token(slice, training.recompute));
-  return static_cast<double>(stage_parameters(slice, span)) * training.precision.parameter +
-         tokens * training.precision.value * values;
+  return parameter_memory(training, layout, span) + tokens * training.precision.value * values;
 }
 
 Estimate estimate(const Training& training, const Cluster& cluster, const Layout& layout) {

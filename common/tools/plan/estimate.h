@@ -45,12 +45,14 @@ struct Training {
 
 /// dp pipelines of pp stages, each on tp ranks that divide its layers (lab 10); m microbatches a
 /// step in each, each of batch / (dp m) sequences. Rank (d * pp + s) * tp + t is slice t of stage s
-/// of pipeline d.
+/// of pipeline d. With `shard` (lab 09), pp and tp are 1, and the dp replicas hold in shards the
+/// optimizer's state (1), gradients, too (2), weights, too (3).
 struct Layout {
   int dp = 1;
   int pp = 1;
   int m = 1;
   int tp = 1;
+  int shard = 0;
 
   int ranks() const { return dp * pp * tp; }
   bool operator==(const Layout&) const = default;
@@ -76,8 +78,14 @@ struct Estimate {
   double largest_memory() const { return memory[static_cast<size_t>(fullest_stage)]; }
 };
 
+/// Bytes that a rank of stage s holds for parameters: parameters * precision.parameter. In shards,
+/// what is divided counts 1/dp of it, and besides what a pass needs of it at once: two parts'
+/// weights (shard 3: this one and the next), a part's gradient (shard 2 and 3; a tied head's logits
+/// need one more of each). A part is a layer or one end of the model.
+double parameter_memory(const Training& training, const Layout& layout, const StageSpan& span);
+
 /// Bytes that a rank of stage s holds:
-///   parameters * precision.parameter
+///   parameter_memory
 ///   + tokens of a microbatch * value bytes * (kept_per_token * most_in_flight + scratch_per_token)
 /// Not counted: messages in transit, and what libraries and the allocator use.
 double stage_memory(const Training& training, const Layout& layout,
@@ -92,6 +100,9 @@ double stage_memory(const Training& training, const Layout& layout,
 ///     hides them;
 ///   - all-reduce of a stage's gradients among the dp ranks that hold it, when that stage is done
 ///     (hidden by the passes of other stages where those take longer);
+///   - shards: the same bytes as that all-reduce with shard 1, half of them once a microbatch and
+///     half once a step with 2, and three halves a microbatch with 3. What travels ahead of its use
+///     is not taken off;
 ///   - update: bytes read and written / memory bandwidth. It begins on all ranks at once: clipping
 ///     needs the norm of all gradients.
 /// Left out: messages of a few bytes (norm, loss), reading data, checkpoints, and that small

@@ -63,6 +63,11 @@ int64_t stage_parameters(const LlamaConfig& config, const StageSpan& span) {
          (span.has_head ? config.dim + (shared ? 0 : table) : 0);
 }
 
+int64_t largest_part(const LlamaConfig& config) {
+  const int64_t ends = config.vocab_size * config.dim + config.dim;
+  return std::max(layer_matrices(config) + 2 * config.dim, ends);
+}
+
 int64_t kept_per_token(const LlamaConfig& config, const StageSpan& span, bool recompute) {
   const int64_t layers = layers_of(span);
   return (recompute ? 0 : layers * layer_kept(config)) + (layers + 1) * config.dim +

@@ -31,6 +31,9 @@ StageFlops stage_flops(const LlamaConfig& config, const StageSpan& span, int64_t
 /// also embeds.
 int64_t stage_parameters(const LlamaConfig& config, const StageSpan& span);
 
+/// Weights of the largest part of a model that is held in shards: a layer, or one of its ends.
+int64_t largest_part(const LlamaConfig& config);
+
 /// Numbers that a stage keeps per token of a microbatch in flight; as LlamaStage does, so that
 /// tokens * 4 bytes * this = LlamaStage::activation_bytes(). From common/model/layer.h, with
 /// Q = heads * D and K = kv_heads * D:

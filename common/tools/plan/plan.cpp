@@ -79,6 +79,12 @@ void add_output_options(CommandLine& app, Options& o) {
   app.group("");
   app.add("--tp", o.search.tp, "N", "adjacent ranks that divide every layer among them (lab 10)")
       .shows_default();
+  app.add("--shard", o.search.shard, "STAGE",
+          "what replicas hold in shards (lab 09): 1: the optimizer's state; 2: and gradients; 3: "
+          "and "
+          "weights")
+      .within(0, 3)
+      .shows_default();
   app.add("--microbatch", o.search.microbatch, "N", "only with this many sequences per microbatch");
   app.add_flag("--fewer", o.search.fewer, "also meshes of 1/2, 1/3, ... of the devices");
   app.add("--rows", o.rows, "N", "of the table; 0: all").shows_default();

@@ -38,20 +38,11 @@ Json link_json(const Link& link) {
 }
 
 Json estimate_json(const Estimate& e) {
-  return {{"dp", e.layout.dp},
-          {"pp", e.layout.pp},
-          {"tp", e.layout.tp},
-          {"m", e.layout.m},
-          {"microbatch", e.microbatch},
-          {"layers", e.layers},
-          {"fits", e.fits()},
-          {"memory_bytes", e.memory},
-          {"missing_bytes", e.missing},
-          {"step_s", e.step},
-          {"tokens_per_s", e.tokens_per_s},
-          {"compute", e.compute},
-          {"bubble", e.bubble},
-          {"communication", e.communication},
+  return {{"dp", e.layout.dp},          {"pp", e.layout.pp},  {"tp", e.layout.tp},
+          {"shard", e.layout.shard},    {"m", e.layout.m},    {"microbatch", e.microbatch},
+          {"layers", e.layers},         {"fits", e.fits()},   {"memory_bytes", e.memory},
+          {"missing_bytes", e.missing}, {"step_s", e.step},   {"tokens_per_s", e.tokens_per_s},
+          {"compute", e.compute},       {"bubble", e.bubble}, {"communication", e.communication},
           {"update", e.update}};
 }
 
@@ -133,7 +124,11 @@ std::string plan_json(const Training& training, const Cluster& cluster,
   Json best = nullptr;
   if (!ranked.empty() && ranked.front().fits()) {
     const Layout& layout = ranked.front().layout;
-    best = {{"dp", layout.dp}, {"pp", layout.pp}, {"tp", layout.tp}, {"m", layout.m}};
+    best = {{"dp", layout.dp},
+            {"pp", layout.pp},
+            {"tp", layout.tp},
+            {"shard", layout.shard},
+            {"m", layout.m}};
   }
   const Json json = {{"training", training_json(training)},
                      {"cluster", cluster_json(cluster)},

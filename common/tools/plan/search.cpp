@@ -18,7 +18,10 @@ bool same_mesh(const Estimate& a, const Estimate& b) {
 
 std::string name_of(const Estimate& e) {
   const std::string slices = e.layout.tp > 1 ? fmt::format(" x tp {}", e.layout.tp) : "";
-  return fmt::format("dp {} x pp {}{} with m {}", e.layout.dp, e.layout.pp, slices, e.layout.m);
+  const std::string shards =
+      e.layout.shard > 0 ? fmt::format(" in shards (ZeRO {})", e.layout.shard) : "";
+  return fmt::format("dp {} x pp {}{}{} with m {}", e.layout.dp, e.layout.pp, slices, shards,
+                     e.layout.m);
 }
 
 int64_t percent(double share) { return std::llround(100 * share); }
@@ -63,7 +66,8 @@ std::string next_mesh(const std::vector<Estimate>& ranked) {
 
 std::vector<Layout> layouts(const Training& training, const Cluster& cluster,
                             const SearchOptions& options) {
-  const int64_t most_stages = training.model.tied_head ? 1 : training.model.layers;
+  const bool one_stage = training.model.tied_head || options.shard > 0;
+  const int64_t most_stages = one_stage ? 1 : training.model.layers;
   std::vector<Layout> result;
   const int most_ranks = cluster.devices / options.tp;  // of one slice
   for (int ranks = 1; ranks <= most_ranks; ++ranks) {
@@ -74,7 +78,7 @@ std::vector<Layout> layouts(const Training& training, const Cluster& cluster,
       const int64_t sequences = training.batch / dp;
       for (int64_t m = 1; m <= sequences; ++m)
         if (sequences % m == 0 && (options.microbatch == 0 || sequences / m == options.microbatch))
-          result.push_back({dp, pp, static_cast<int>(m), options.tp});
+          result.push_back({dp, pp, static_cast<int>(m), options.tp, options.shard});
     }
   }
   return result;
@@ -89,14 +93,21 @@ std::vector<Estimate> search(const Training& training, const Cluster& cluster,
   require(options.tp >= 1 && cluster.devices % options.tp == 0,
           "{} devices cannot be divided into groups of {} that divide every layer", cluster.devices,
           options.tp);
+  require(options.shard == 0 || options.tp == 1,
+          "--shard {} with --tp {}: only replicas of whole layers hold them in shards",
+          options.shard, options.tp);
   std::vector<Estimate> ranked;
   for (const Layout& layout : layouts(training, cluster, options))
     ranked.push_back(estimate(training, cluster, layout));
   require(!ranked.empty(),
           "no dp x pp suits {} devices: pp may be at most {}{}, and {} sequences a step must be a "
           "multiple of dp{}",
-          cluster.devices, training.model.tied_head ? 1 : training.model.layers,
-          training.model.tied_head ? " (tied head)" : "", training.batch,
+          cluster.devices,
+          training.model.tied_head || options.shard > 0 ? 1 : training.model.layers,
+          options.shard > 0          ? " (shards)"
+          : training.model.tied_head ? " (tied head)"
+                                     : "",
+          training.batch,
           options.microbatch > 0 ? fmt::format(" times {} a microbatch", options.microbatch) : "");
   std::ranges::stable_sort(ranked, {}, [](const Estimate& e) {
     return std::tuple(e.missing, -std::round(e.tokens_per_s), e.largest_memory());

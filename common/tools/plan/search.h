@@ -12,6 +12,7 @@ struct SearchOptions {
   int64_t microbatch = 0;  // sequences; 0: every number that divides
   bool fewer = false;      // also layouts on fewer devices, a divisor of their number
   int tp = 1;              // ranks that divide every layer
+  int shard = 0;           // what replicas hold in shards: then only pp = 1
 };
 
 /// Every dp x pp x m that estimate() accepts with this tp and that uses all devices (or, with
