@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "common/run/launch/signal_thread.h"
 
@@ -46,7 +48,7 @@ void open_missing_standard_descriptors() {
 
 /// OpenMP's threads wait for each other in a loop for as long as another program's time slice, or
 /// forever: with one busy core, a step would take many times as long. To sleep at once costs a
-/// tenth of a step on an idle machine. These many turns, less than a millisecond, cost neither.
+/// tenth of a step on an idle machine. These many turns, less than a millisecond, cost neither
 /// (docs/measurements.md). The runtime has read its settings before main, so that the program must
 /// start again to have others.
 void make_waiting_threads_sleep_soon(int argc, char** argv) {
@@ -55,7 +57,9 @@ void make_waiting_threads_sleep_soon(int argc, char** argv) {
       std::getenv("OMP_WAIT_POLICY") != nullptr)
     return;
   setenv("GOMP_SPINCOUNT", kTurns, 1);
-  execv("/proc/self/exe", argv);  // it returns only if that is impossible
+  std::error_code error;  // under its own path, so that it keeps its name in `ps`
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  execv(program.c_str(), argv);  // it returns only if that is impossible
 }
 
 }  // namespace
