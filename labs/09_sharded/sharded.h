@@ -107,10 +107,11 @@ using lab::LossFunction;
 ///
 /// The number of targets of all ranks comes first, by one message of at most two numbers. The loss
 /// is given that number as `total_targets`; then gradients are parts of the mean over all targets,
-/// and their sum over ranks and microbatches is the mean. After `attach`, passes call tasks 3
-/// and 4. Stage 1 reduces each part's gradient once, after the last backward pass, from the first
-/// part to the last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that are
-/// left over from the step before do not count.
+/// and their sum over ranks and microbatches is the mean. The backward pass of a microbatch comes
+/// before the forward pass of the next one. After `attach`, passes call tasks 3 and 4. Stage 1
+/// reduces each part's gradient once, after the last backward pass, from the first part to the
+/// last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that are left over from
+/// the step before do not count.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass. The number of targets may differ; it may be 0, even on all ranks: the loss is then

@@ -83,7 +83,7 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
        "targets of the whole step to loss",
        [=](const Microbatch& b) { return of_itself(b) / count; }, true},
       {"a sum over the targets, not a mean: divide by the number of targets of the step",
-       [](const Microbatch&) { return 1.0; }, true},
+       [](const Microbatch&) { return 1.0; }},
       {"divided by the number of targets twice",
        [=](const Microbatch&) { return 1 / total / total; }},
       {"divided by the number of microbatches as well, although loss has divided by all targets "
@@ -358,7 +358,7 @@ std::vector<Mistake> loss_mistakes(const TrainingStep& s, const StepParts& parts
   add_of(s.all, of_all,
          s.contract.loss == StepContract::Loss::kOwnMean
              ? "the mean over all ranks; return this rank's own, as the contract says"
-             : "that of all pipelines: return this rank's part");
+             : "that of all replicas added up: return this rank's part");
   add_of(s.own, of_own,
          "the mean over this rank's own targets: divide by the targets of all ranks");
   add_of(s.own, of_all, "this rank's sum divided by the targets of all ranks: divide by its own");

@@ -1,57 +1,28 @@
 #include "tests/labs/09_sharded/promises.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
 
 #include "common/tensor/memory_account.h"
 #include "tests/grading/training_judge.h"
+#include "tests/labs/09_sharded/traffic.h"
 
 namespace lab09 {
 namespace {
 
 using lab::MemoryKind;
-using lab::OpKind;
 using lab::grading::Numbers;
-using lab::grading::Operation;
 using lab::grading::Parcel;
 using lab::grading::StepContract;
 using lab::grading::stop;
 using lab::grading::TrainingCase;
 
 constexpr double kFloat = sizeof(float);
-constexpr uint64_t kNumberOrTwo = 16;  // bytes
-constexpr double kMoments = 2;         // of Adam, per weight
-
-/// What each part of the model takes.
-struct Sizes {
-  std::vector<double> part;  // padded elements
-  double ranks = 1;
-  int stage = 1;
-  bool tied = false;
-
-  double shard(size_t p) const { return part[p] / ranks; }
-  double all() const { return std::accumulate(part.begin(), part.end(), 0.0); }
-  double largest_shard() const { return std::ranges::max(part) / ranks; }
-  /// The parts that one forward pass, and then its backward pass, use, in their order.
-  std::vector<size_t> uses() const {
-    std::vector<size_t> forward(part.size());
-    std::iota(forward.begin(), forward.end(), size_t{0});
-    if (tied) forward.push_back(0);
-    std::vector<size_t> both = forward;
-    both.insert(both.end(), forward.rbegin(), forward.rend());
-    return both;
-  }
-  /// The parts that a backward pass uses, each step of the computation alone.
-  std::vector<std::vector<size_t>> backward() const {
-    std::vector<std::vector<size_t>> uses{{part.size() - 1}};
-    if (tied) uses[0].insert(uses[0].begin(), 0);
-    for (size_t p = part.size() - 1; p-- > 0;) uses.push_back({p});
-    return uses;
-  }
-};
+constexpr double kMoments = 2;  // of Adam, per weight
 
 /// The most that a step may hold of each kind, in bytes.
 struct Limits {
@@ -137,109 +108,17 @@ void expect_memory(const TrainingCase& c, const Sizes& sizes, const Parcel& rank
                     after, before, where));
 }
 
-bool is_number_or_two(const Operation& operation) {
-  return operation.bytes > 0 && operation.bytes <= kNumberOrTwo;
-}
-
-/// What a rank has sent in a step.
-std::vector<Operation> messages_of(const Parcel& rank, size_t step) {
-  std::vector<Operation> messages = operations_of(rank.part(fmt::format("traffic.{}", step)));
-  std::erase_if(messages, [](const Operation& one) { return one.kind >= OpKind::kForward; });
-  return messages;
-}
-
-/// Stage 3: the parts are gathered in the order of their use, and each is posted before the wait
-/// for the one before it begins.
-void expect_gathered_ahead(const Sizes& sizes, const std::vector<Operation>& gathers,
-                           const std::string& where) {
-  const std::vector<size_t> uses = sizes.uses();
-  for (size_t k = 0; k < gathers.size(); ++k) {
-    const size_t p = uses[k % uses.size()];
-    const double expected = kFloat * sizes.shard(p);
-    if (static_cast<double>(gathers[k].bytes) != expected)
-      stop(
-          fmt::format("open_values posts all_gathers in another order than parts are used: first "
-                      "use.part, then use.next, because they take place one after the other and "
-                      "this part is needed now{}: all_gather {} of the step sends {} bytes, "
-                      "expected {} of part {}",
-                      where, k + 1, gathers[k].bytes, expected, p));
-    const bool is_last = (k + 1) % (uses.size() / 2) == 0;  // of its pass
-    if (!is_last && gathers[k].waiting_ns < gathers[k + 1].begin_ns)
-      stop(
-          fmt::format("open_values waits for part {} before it has posted part {}: post use.next "
-                      "first, so that it can follow at once while this rank still waits{}",
-                      p, uses[(k + 1) % uses.size()], where));
-  }
-}
-
-void expect_traffic(const TrainingCase& c, const Sizes& sizes, const Parcel& rank, size_t r,
-                    size_t step) {
-  const auto microbatches = static_cast<double>(c.steps[step][r].size());
-  double used = 0;  // bytes of the shards that a forward and a backward pass use
-  for (const size_t p : sizes.uses()) used += kFloat * sizes.shard(p);
-  const double uses = microbatches * static_cast<double>(sizes.uses().size());
-  const double once = kFloat * sizes.all() / sizes.ranks;
-  const auto parts = static_cast<double>(sizes.part.size());
-  const bool one = sizes.stage == 1;
-  const double reduced = one ? once : microbatches * used / 2;
-  const double reductions = one ? parts : uses / 2;
-  const double gathered = sizes.stage == 3 ? microbatches * used : once;
-  const double gathers = sizes.stage == 3 ? uses : parts;
-
-  double bytes[2] = {0, 0};
-  double counts[2] = {0, 0};
-  std::vector<Operation> gathered_parts;
-  std::string others;
-  for (const Operation& operation : messages_of(rank, step)) {
-    if (is_number_or_two(operation)) continue;
-    const bool is_gather = operation.kind == OpKind::kAllGather;
-    if (is_gather || operation.kind == OpKind::kReduceScatter) {
-      bytes[is_gather] += static_cast<double>(operation.bytes);
-      ++counts[is_gather];
-      if (is_gather) gathered_parts.push_back(operation);
-    } else {
-      others = fmt::format("{} of {} bytes", lab::op_name(operation.kind), operation.bytes);
-    }
-  }
-  const std::string where = fmt::format("\nrank {}, step {}, stage {}", r, step + 1, sizes.stage);
-  if (!others.empty())
-    stop(
-        fmt::format("a step sends by reduce_scatter and all_gather only, and single numbers; here "
-                    "is {}{}",
-                    others, where));
-  const auto check = [&](const char* what, bool gather, double right_bytes, double right_count) {
-    if (bytes[gather] != right_bytes || counts[gather] != right_count)
-      stop(fmt::format(
-          "a step {} {} than it should: {} of {:.0f} bytes together, expected {} of "
-          "{:.0f}{}",
-          what, bytes[gather] + counts[gather] > right_bytes + right_count ? "more" : "less",
-          counts[gather], bytes[gather], right_count, right_bytes, where));
-  };
-  check("reduces", false, reduced, reductions);
-  check("gathers", true, gathered, gathers);
-  if (sizes.stage == 3) expect_gathered_ahead(sizes, gathered_parts, where);
-}
-
-/// When all numbers are right: does a step send more of them than it needs?
-void expect_numbers_sent(const TrainingCase& c, const Parcel& rank, size_t r, size_t step) {
-  const auto sent =
-      static_cast<size_t>(std::ranges::count_if(messages_of(rank, step), is_number_or_two));
-  const size_t needed = c.max_norm > 0 ? 2 : 1;
-  if (sent > needed || (sent < needed && c.ranks() > 1))
-    stop(fmt::format(
-        "a step sends {} messages of a number or two, expected {}: the targets of all "
-        "ranks{}\nrank {}, step {}",
-        sent, needed,
-        c.max_norm > 0 ? ", and the squares of their gradients"
-                       : "; nothing is clipped here, and the loss stays this rank's part",
-        r, step + 1));
-}
-
 /// The weights after the step are those before, updated by the optimizer.
 void expect_weights(const TrainingCase& c, const Sizes& sizes, const std::vector<Parcel>& ranks,
                     size_t step) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].number(fmt::format("updates.{}", step)) != 1) continue;  // judged elsewhere
+    if (const double rate = ranks[r].number(fmt::format("rate.{}", step));
+        std::abs(rate - double{c.rate(step)}) > 1e-8)
+      stop(
+          fmt::format("update is given another learning rate than train_step\nrank {}, step {}: "
+                      "got {}, expected {}",
+                      r, step + 1, rate, c.rate(step)));
     const Numbers updated =
         lab::grading::to_doubles(ranks[r].tensor(fmt::format("updated.{}", step)));
     const Numbers got = lab::grading::to_doubles(ranks[r].tensor(fmt::format("weights.{}", step)));
@@ -264,14 +143,80 @@ void expect_weights(const TrainingCase& c, const Sizes& sizes, const std::vector
   }
 }
 
-/// This lab's own hypothesis about a step.
-std::vector<lab::grading::Weighing> own_targets(const lab::grading::StepParts& all, size_t) {
-  return {{"each rank's loss is divided by its own targets: give it those of all ranks",
-           [&all](const lab::grading::MicrobatchPart& b) {
-             const double own = all.targets_of(b.replica);
-             return own > 0 ? 1 / own : 0.0;
-           },
-           true}};
+int64_t sum_of(const std::vector<lab::TokenBatch>& microbatches,
+               const std::function<int64_t(const lab::TokenBatch&)>& count) {
+  int64_t sum = 0;
+  for (const lab::TokenBatch& batch : microbatches) sum += count(batch);
+  return sum;
+}
+
+/// The mistake that gives the loss `got` in place of the targets of all ranks.
+std::string wrong_total(const TrainingCase& c, size_t step, size_t r, size_t microbatch,
+                        int64_t got) {
+  const auto all_of = [&](size_t s, const std::function<int64_t(const lab::TokenBatch&)>& count) {
+    int64_t sum = 0;
+    for (const auto& microbatches : c.steps[s]) sum += sum_of(microbatches, count);
+    return sum;
+  };
+  const auto targets = [](const lab::TokenBatch& batch) { return batch.target_count(); };
+  const auto& own = c.steps[step][r];
+  const int64_t all = all_of(step, targets);
+  if (all == 0) return "where no rank has a target, the loss is given 0";
+  if (got == 1) return "the loss is given 1, not the targets of all ranks: what it leaves is a sum";
+  if (got == sum_of(own, targets))
+    return "each rank's loss is divided by its own targets: give it those of all ranks";
+  if (got == c.ranks() * sum_of(own, targets))
+    return "the loss is given this rank's targets times the number of ranks: ranks have unequal "
+           "numbers, so add them up";
+  if (microbatch < own.size() && got == own[microbatch].target_count())
+    return "every microbatch is divided by its own targets: give the loss those of the whole step";
+  if (got == all_of(step, [](const lab::TokenBatch& b) { return b.batch * (b.length - 1); }))
+    return "padding is counted as a target: TokenBatch::target_count() leaves it out";
+  if (got == all_of(step, [](const lab::TokenBatch& b) { return b.target_count() + b.batch; }) ||
+      got == all_of(step, [](const lab::TokenBatch& b) { return b.batch * b.length; }))
+    return "the first token of each row is counted as a target: nothing predicts it";
+  int64_t so_far = all;
+  for (size_t earlier = step; earlier-- > 0;) {
+    so_far += all_of(earlier, targets);
+    if (got == all_of(earlier, targets) || got == so_far)
+      return "the loss is given targets of an earlier step: is something kept from one step to the "
+             "next?";
+  }
+  return "the loss is given another number than the targets of all microbatches of all ranks";
+}
+
+/// What the loss was given: known exactly, so no number needs to be explained by it later.
+void expect_totals(const TrainingCase& c, const Parcel& rank, size_t r, size_t step) {
+  int64_t all = 0;
+  const auto targets = [](const lab::TokenBatch& batch) { return batch.target_count(); };
+  for (const auto& microbatches : c.steps[step]) all += sum_of(microbatches, targets);
+  const Numbers totals = rank.numbers(fmt::format("totals.{}", step));
+  for (size_t k = 0; k < totals.size(); ++k)
+    if (const auto total = static_cast<int64_t>(totals[k]); total != all)
+      stop(
+          fmt::format("{}\nrank {}, step {}: loss was called with total_targets = {}; this rank "
+                      "has {} targets, "
+                      "all ranks have {}",
+                      wrong_total(c, step, r, k, total), r, step + 1, fmt::join(totals, ", "),
+                      sum_of(c.steps[step][r], targets), all));
+}
+
+/// Clipping by clip_gradients has its place. A step that clips without it is judged by its numbers.
+void expect_clipping(const TrainingCase& c, const Parcel& rank, size_t r, size_t step) {
+  const std::string events = " " + rank.text(fmt::format("events.{}", step)) + " ";
+  const size_t clip = events.find(" clip ");
+  if (clip == std::string::npos) return;
+  const std::string where = fmt::format("\nrank {}, step {}", r, step + 1);
+  if (c.max_norm == 0)
+    stop("train_step calls clip_gradients although max_norm is 0, which means: do not clip" +
+         where);
+  const bool is_early = std::max({events.rfind(" reduce:") + 1, events.rfind(" loss ") + 1}) > clip;
+  if (is_early || events.find(" update ") < clip)
+    stop(fmt::format(
+        "clip_gradients is called {}: clip once, when all gradients are complete and "
+        "before the update{}",
+        is_early ? "before the gradients of all microbatches are reduced" : "after the update",
+        where));
 }
 
 void judge(const TrainingCase& c, int stage, const std::vector<Parcel>& ranks) {
@@ -282,10 +227,14 @@ void judge(const TrainingCase& c, int stage, const std::vector<Parcel>& ranks) {
   for (const double size : ranks[0].numbers("part_sizes"))
     sizes.part.push_back(std::ceil(size / sizes.ranks) * sizes.ranks);
   for (size_t step = 0; step < c.steps.size(); ++step) {
+    const auto updates = [&](size_t r) { return ranks[r].number(fmt::format("updates.{}", step)); };
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      expect_totals(c, ranks[r], r, step);
+      if (updates(r) == 1) expect_clipping(c, ranks[r], r, step);
+    }
     expect_weights(c, sizes, ranks, step);
     for (size_t r = 0; r < ranks.size(); ++r)
-      if (ranks[r].number(fmt::format("updates.{}", step)) > 0)
-        expect_traffic(c, sizes, ranks[r], r, step);
+      if (updates(r) == 1) expect_traffic(c, sizes, ranks[r], r, step);
   }
   judge_steps(c, ranks,
               {.gradient = StepContract::Gradient::kOfAllReplicas,
@@ -295,8 +244,7 @@ void judge(const TrainingCase& c, int stage, const std::vector<Parcel>& ranks) {
                .how_to_average = "the loss is given the targets of all ranks, and reduce_gradient "
                                  "sums over the ranks",
                .how_to_clip = "call clip_gradients after the last reduce_gradient and before the "
-                              "update",
-               .weighings = own_targets});
+                              "update"});
   for (size_t step = 0; step < c.steps.size(); ++step)
     for (size_t r = 0; r < ranks.size(); ++r) {
       expect_numbers_sent(c, ranks[r], r, step);
@@ -317,6 +265,14 @@ std::set<std::string> all_given_but(const std::string& task) {
 
 }  // namespace
 
+lab::Tensor draw_shard(size_t p, size_t r, size_t ranks, double scale, uint64_t seed) {
+  const auto shard = (kSizes[p] + static_cast<int64_t>(ranks) - 1) / static_cast<int64_t>(ranks);
+  const lab::Tensor numbers = lab::grading::draw_tensor({shard}, scale, seed);
+  const int64_t filled = std::clamp<int64_t>(kSizes[p] - static_cast<int64_t>(r) * shard, 0, shard);
+  numbers.rows(filled, shard).fill(0.0F);
+  return numbers;
+}
+
 lab::grading::JobOptions over_gloo(const std::string& task) {
   lab::grading::JobOptions options;
   options.given = all_given_but(task);
@@ -324,7 +280,15 @@ lab::grading::JobOptions over_gloo(const std::string& task) {
 }
 
 lab::grading::JobOptions simulated(const std::string& task, uint64_t seed) {
-  return lab::grading::late_messages(seed, all_given_but(task));
+  lab::grading::JobOptions options = lab::grading::late_messages(seed, all_given_but(task));
+  options.explain = [](size_t, const std::vector<Parcel>&, const std::string& diagnosis) {
+    return diagnosis.find("returned, but") != std::string::npos
+               ? diagnosis
+               : "ranks do not send the same messages: every rank takes part in every one, in the "
+                 "same order, even if it has no targets, no gradient or only padding\n" +
+                     diagnosis;
+  };
+  return options;
 }
 
 void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOptions& options,

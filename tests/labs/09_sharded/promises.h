@@ -1,11 +1,18 @@
 // What every training step of lab 09 promises besides lab 02's numbers: memory and traffic.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "tests/grading/verdict.h"
 
 namespace lab09 {
+
+/// Elements of the parts of the model that scenarios without passes use, multiples of 64 each.
+inline constexpr int64_t kSizes[] = {64, 384, 384, 384, 128};
+
+/// Random numbers for the shard of rank `r` of part `p`; its padding is 0.
+lab::Tensor draw_shard(size_t p, size_t r, size_t ranks, double scale, uint64_t seed);
 
 /// Runs training steps of `stage` on `ranks` ranks and judges gradients, losses, weights, memory
 /// and traffic of every step; of the first `cases` that draw_cases draws.

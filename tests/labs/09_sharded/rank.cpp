@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/error.h"
+#include "common/todo.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"
 #include "tests/labs/09_sharded/rank_correct.h"
@@ -31,15 +34,57 @@ const lab::Parameter& first_of(const Sharded& sharded, size_t part) {
   return sharded.model.named_parameters()[part == 0 ? 0 : 1 + 9 * (part - 1)];
 }
 
+/// Where its numbers are; null: nowhere.
+const float* place_of(const lab::Tensor& tensor) {
+  return tensor.defined() ? tensor.data() : nullptr;
+}
+
+/// An error of the library, with the name of the function that ran into it.
+void with_name(const char* function, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const lab::NotImplemented&) {
+    throw;
+  } catch (const lab::BrokenOff&) {
+    throw;
+  } catch (const lab::Error& error) {
+    const bool names_it = std::string(error.what()).find(function) != std::string::npos;
+    throw lab::Error(names_it ? error.what() : fmt::format("{}: {}", function, error.what()));
+  }
+}
+
+/// Where the parts that are under way will be.
+std::vector<const float*> gathered_ahead(const Sharded& sharded) {
+  std::vector<const float*> places;
+  for (const Part& part : sharded.parts)
+    places.push_back(part.gathering ? place_of(part.values) : nullptr);
+  return places;
+}
+
+bool padding_is_zero(const lab::Tensor& whole, int64_t size) {
+  return std::ranges::all_of(whole.rows(size, whole.numel()).values(),
+                             [](float value) { return value == 0; });
+}
+
 /// How many collectives of a kind this rank has posted so far.
 uint64_t posted(const ProcessGroup& world, lab::OpKind kind) {
   return world.recorder().snapshot().traffic[static_cast<size_t>(kind)].operations;
+}
+
+/// How many all_gathers are under way that nobody has waited for.
+int64_t gathers_pending(const ProcessGroup& world) {
+  return std::ranges::count(world.recorder().snapshot().pending, lab::OpKind::kAllGather,
+                            &lab::OpRecord::kind);
 }
 
 void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, uint64_t gathers,
                    uint64_t expected) {
   const auto name = [&](size_t part) { return sharded.model.part_name(part); };
   const Part& p = sharded.parts[use.part];
+  lab::require(gathers <= expected,
+               "open_values of {} posts {} all_gathers, one too many: the part that is used may be "
+               "under way already",
+               name(use.part), gathers);
   lab::require(p.values.defined(), "open_values returns without the weights of {}", name(use.part));
   lab::require(p.values.numel() == whole_size(p.size, sharded.world.size()),
                "open_values makes {} elements for {}, of which all ranks' shards together have {}",
@@ -57,15 +102,27 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
                  "is gathered ahead, and close_values frees what was used",
                  name(use.part), name(q));
   }
-  if (use.next && *use.next != use.part && !open_parts().contains(*use.next))
-    lab::require(sharded.parts[*use.next].gathering.has_value(),
+  const int64_t pending = gathers_pending(sharded.world);
+  const bool ahead = use.next && *use.next != use.part && !open_parts().contains(*use.next);
+  if (ahead) {
+    lab::require(pending > 0,
                  "nothing is gathered ahead: when {} begins to compute, the all_gather of {} "
                  "(use.next) must be under way, and nobody has waited for it",
                  name(use.part), name(*use.next));
-  lab::require(gathers <= expected,
-               "open_values of {} posts {} all_gathers, one too many: the part that is used may be "
-               "under way already",
-               name(use.part), gathers);
+    lab::require(
+        sharded.parts[*use.next].gathering.has_value(),
+        "the all_gather of {} (use.next) is under way, but its Work is not in `gathering`: "
+        "the next open_values waits for it",
+        name(*use.next));
+  }
+  lab::require(
+      pending <= (ahead ? 1 : 0),
+      "open_values returns, and the all_gather of {} is still under way: nobody has waited "
+      "for it",
+      name(use.part));
+  lab::require(padding_is_zero(p.values, p.size),
+               "the padding of the weights of {} is not 0: it comes from the shards, and stays 0",
+               name(use.part));
 }
 
 }  // namespace
@@ -83,28 +140,38 @@ Range owned(int64_t size, int rank, int ranks) {
 void reduce_gradient(Sharded& sharded, size_t part) {
   lab::grading::record_event(fmt::format("reduce:{}", part));
   if (is_given("2")) return given_2::reduce_gradient(sharded, part);
-  own (&reduce_gradient)(sharded, part);
+  with_name("reduce_gradient", [&] { own (&reduce_gradient)(sharded, part); });
 }
 
 void update(Sharded& sharded, float learning_rate) {
   lab::grading::record_event("update");
   if (is_given("2")) return given_2::update(sharded, learning_rate);
-  try {
-    own (&update)(sharded, learning_rate);
-  } catch (const lab::BrokenOff&) {
-    throw;
-  } catch (const lab::Error& error) {
-    lab::require(sharded.stage < 3 || std::string(error.what()).rfind("all_gather", 0) != 0,
-                 "update gathers in stage 3, where `values` has no memory between passes: nothing "
-                 "is sent there, because the next pass gathers the new weights in any case ({})",
-                 error.what());
-    throw;
-  }
+  std::vector<const float*> places;
+  for (const Part& part : sharded.parts) places.push_back(place_of(part.values));
+  with_name("update", [&] {
+    try {
+      own (&update)(sharded, learning_rate);
+    } catch (const lab::BrokenOff&) {
+      throw;
+    } catch (const lab::Error& error) {
+      lab::require(
+          sharded.stage < 3 || std::string(error.what()).rfind("all_gather", 0) != 0,
+          "update gathers in stage 3, where `values` has no memory between passes: nothing "
+          "is sent there, because the next pass gathers the new weights in any case ({})",
+          error.what());
+      throw;
+    }
+  });
+  for (size_t p = 0; p < sharded.parts.size(); ++p)
+    lab::require(place_of(sharded.parts[p].values) == places[p],
+                 "update puts another tensor into `values` of {}: the model and own_values still "
+                 "look at the old one; gather in place",
+                 sharded.model.part_name(p));
 }
 
 void open_gradient(Sharded& sharded, size_t part) {
   if (is_given("3")) return given_3::open_gradient(sharded, part);
-  own (&open_gradient)(sharded, part);
+  with_name("open_gradient", [&] { own (&open_gradient)(sharded, part); });
   const Part& p = sharded.parts[part];
   const std::string& name = sharded.model.part_name(part);
   lab::require(
@@ -121,7 +188,7 @@ void open_gradient(Sharded& sharded, size_t part) {
 void close_gradient(Sharded& sharded, size_t part) {
   if (is_given("3")) return given_3::close_gradient(sharded, part);
   const uint64_t before = posted(sharded.world, lab::OpKind::kReduceScatter);
-  own (&close_gradient)(sharded, part);
+  with_name("close_gradient", [&] { own (&close_gradient)(sharded, part); });
   const std::string& name = sharded.model.part_name(part);
   const uint64_t reduced = posted(sharded.world, lab::OpKind::kReduceScatter) - before;
   lab::require(reduced == 1,
@@ -141,16 +208,22 @@ void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use) {
   uint64_t expected = sharded.parts[use.part].values.defined() ? 0 : 1;
   if (use.next && *use.next != use.part && !sharded.parts[*use.next].values.defined()) ++expected;
   const uint64_t before = posted(sharded.world, lab::OpKind::kAllGather);
-  own (&open_values)(sharded, use);
+  with_name("open_values", [&] { own (&open_values)(sharded, use); });
   expect_opened(sharded, use, posted(sharded.world, lab::OpKind::kAllGather) - before, expected);
   open_parts().insert(use.part);
 }
 
 void close_values(Sharded& sharded, size_t part) {
   if (is_given("4")) return given_4::close_values(sharded, part);
-  own (&close_values)(sharded, part);
+  const std::vector<const float*> before = gathered_ahead(sharded);
+  with_name("close_values", [&] { own (&close_values)(sharded, part); });
   open_parts().erase(part);
   const std::string& name = sharded.model.part_name(part);
+  lab::require(
+      gathered_ahead(sharded) == before,
+      "close_values of {} changes another part, which is gathered ahead: it frees only the "
+      "part that was used",
+      name);
   lab::require(!sharded.parts[part].values.defined(),
                "close_values keeps the weights of {}: what is gathered is freed after its use",
                name);

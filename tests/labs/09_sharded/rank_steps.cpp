@@ -32,7 +32,7 @@ LlamaStage bound_model(const LlamaConfig& config, uint64_t seed) {
 /// The reference's optimizer for a shard; keeps what came in.
 class ShardOptimizer final : public lab::Optimizer {
  public:
-  ShardOptimizer(const std::string& name, int64_t size) {
+  ShardOptimizer(const std::string& name, int64_t size) : size_(size) {
     const lab::MemoryOf kind(MemoryKind::kOptimizer);
     inner_ = lab::grading::reference_optimizer(name, size);
   }
@@ -43,6 +43,12 @@ class ShardOptimizer final : public lab::Optimizer {
       gradient = gradients.clone();
       rate = learning_rate;
     }
+    lab::require(
+        parameters.numel() == size_ && gradients.numel() == size_,
+        "the optimizer of a shard of {} elements, padding included, is given {} weights and "
+        "{} gradients: own_values and own_gradient",
+        size_, parameters.numel(), gradients.numel());
+    inner_->set_steps(steps_);  // which may have been set from outside
     inner_->step(parameters, gradients, learning_rate);
     ++steps_;
   }
@@ -52,6 +58,7 @@ class ShardOptimizer final : public lab::Optimizer {
   float rate = 0;
 
  private:
+  int64_t size_;
   std::unique_ptr<lab::Optimizer> inner_;
 };
 
@@ -79,6 +86,10 @@ class Job {
     attach(sharded_);
     model_.observe_passes([this](LlamaStage::Pass pass, int, bool begins) {
       if (pass == LlamaStage::Pass::kBackward && begins && backward_passes_++ == 0) expect_zeros();
+      if (pass == LlamaStage::Pass::kForward && begins)
+        lab::require(model_.activation_bytes() == 0,
+                     "a forward pass begins while another microbatch still waits for its backward "
+                     "pass: the activations of both are in memory");
     });
     if (const auto leftover = static_cast<float>(input.number("leftover")); leftover != 0) {
       if (sharded_.stage == 1) lab::grading::fill_gradients(model_, leftover);
@@ -139,19 +150,23 @@ class Job {
   /// Hands the gradients of all shards to the recorded optimizer, and the new weights to its model.
   void note_update(const lab::grading::StepArguments& a) {
     const int updates = optimizers_.front()->updates;
-    for (size_t p = 0; p < optimizers_.size(); ++p)
-      lab::require(optimizers_[p]->updates == updates,
+    for (size_t p = 0; p < optimizers_.size(); ++p) {
+      const ShardOptimizer& one = *optimizers_[p];
+      lab::require(one.updates == updates,
                    "the optimizer of {} made {} steps, that of {} {}: one step of training is one "
                    "step of every part's optimizer",
-                   model_.part_name(p), optimizers_[p]->updates, model_.part_name(0), updates);
+                   model_.part_name(p), one.updates, model_.part_name(0), updates);
+      lab::require(one.updates == 0 || one.rate == optimizers_.front()->rate,
+                   "the optimizer of {} is given the learning rate {}, that of {} {}",
+                   model_.part_name(p), one.rate, model_.part_name(0), optimizers_.front()->rate);
+    }
     const Tensor gradients = Tensor::zeros(a.stage.parameters().shape());
     const Tensor weights = Tensor::zeros(a.stage.parameters().shape());
     int64_t first = 0;
     for (size_t p = 0; p < optimizers_.size(); ++p) {
       const Part& part = sharded_.parts[p];
-      if (updates > 0)
-        gradients.rows(first, first + part.size)
-            .copy_from(whole(part, optimizers_[p]->gradient, test_));
+      const Tensor got = updates > 0 ? optimizers_[p]->gradient : part.own_gradient;
+      gradients.rows(first, first + part.size).copy_from(whole(part, got, test_));
       const Tensor values = sharded_.stage == 3 ? whole(part, part.own_values, test_)
                                                 : part.values.rows(0, part.size);
       weights.rows(first, first + part.size).copy_from(values);
@@ -171,20 +186,20 @@ class Job {
   Sharded sharded_;
 };
 
-/// A model with three parts, for gradients that are made up.
-LlamaConfig three_parts() {
+/// A model with five parts, for gradients that are made up.
+LlamaConfig five_parts() {
   return {.vocab_size = 7,
           .dim = 4,
           .heads = 1,
           .kv_heads = 1,
-          .layers = 1,
+          .layers = 3,
           .hidden_dim = 5,
           .context = 4};
 }
 
-struct ThreeParts {
-  ThreeParts(const Parcel& input, ProcessGroup& world)
-      : model(bound_model(three_parts(), 1)),
+struct FiveParts {
+  FiveParts(const Parcel& input, ProcessGroup& world)
+      : model(bound_model(five_parts(), 1)),
         sharded(make_sharded(model, world, static_cast<int>(input.number("stage")),
                              [](int64_t) { return std::make_unique<lab::Sgd>(); })) {}
 
@@ -195,8 +210,10 @@ struct ThreeParts {
 }  // namespace
 
 Parcel run_reduce(const Parcel& input, ProcessGroup& world) {
-  ThreeParts job(input, world);
+  FiveParts job(input, world);
   Parcel result;
+  for (size_t p = 0; p < job.sharded.parts.size(); ++p)
+    job.sharded.parts[p].own_gradient.copy_from(input.tensor(fmt::format("earlier.{}", p)));
   for (int time = 0; time < static_cast<int>(input.number("times")); ++time)
     for (size_t p = job.sharded.parts.size(); p-- > 0;) {
       Part& part = job.sharded.parts[p];
@@ -211,10 +228,13 @@ Parcel run_reduce(const Parcel& input, ProcessGroup& world) {
 }
 
 Parcel run_clip(const Parcel& input, ProcessGroup& world) {
-  ThreeParts job(input, world);
+  FiveParts job(input, world);
   Parcel result;
-  for (size_t p = 0; p < job.sharded.parts.size(); ++p)
-    job.sharded.parts[p].own_gradient.copy_from(input.tensor(fmt::format("own.{}", p)));
+  for (size_t p = 0; p < job.sharded.parts.size(); ++p) {
+    const Part& part = job.sharded.parts[p];
+    if (job.sharded.stage == 1) part.gradient.rows(0, part.size).fill(kBesideTheShard);
+    part.own_gradient.copy_from(input.tensor(fmt::format("own.{}", p)));
+  }
   result.set("norm", clip_gradients(job.sharded, input.number("max_norm")));
   for (size_t p = 0; p < job.sharded.parts.size(); ++p)
     result.set(fmt::format("own.{}", p), job.sharded.parts[p].own_gradient.clone());

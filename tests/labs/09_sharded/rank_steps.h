@@ -7,7 +7,11 @@
 
 namespace lab09 {
 
-/// Task 2: gradients "gradient.K" of each part, reduced `times` times. Returns "own.K".
+/// In stage 1, what lies beside this rank's shard of `gradient` when run_clip clips.
+inline constexpr float kBesideTheShard = 0.5F;
+
+/// Task 2: gradients "gradient.K" of each part, reduced `times` times. Before, own_gradient holds
+/// "earlier.K". Returns "own.K".
 lab::grading::Parcel run_reduce(const lab::grading::Parcel& input, lab::ProcessGroup& world);
 
 /// Task 5: shards of gradients "own.K", clipped. Returns "norm" and "own.K" again.

@@ -9,6 +9,7 @@
 
 #include "tests/grading/training_case.h"
 #include "tests/labs/09_sharded/promises.h"
+#include "tests/labs/09_sharded/rank_steps.h"
 
 namespace lab09 {
 namespace {
@@ -19,8 +20,6 @@ using lab::grading::Operation;
 using lab::grading::Parcel;
 using lab::grading::stop;
 
-constexpr int64_t kSizes[] = {64, 384, 128};  // as in task 2
-
 double squares(const Parcel& input, size_t part) {
   double sum = 0;
   for (double g : lab::grading::to_doubles(input.tensor(fmt::format("own.{}", part)))) sum += g * g;
@@ -28,7 +27,9 @@ double squares(const Parcel& input, size_t part) {
 }
 
 double squares(const Parcel& input) {
-  return squares(input, 0) + squares(input, 1) + squares(input, 2);
+  double sum = 0;
+  for (size_t p = 0; p < std::size(kSizes); ++p) sum += squares(input, p);
+  return sum;
 }
 
 /// By what `got` was multiplied, if by one number; 0 where there is nothing to multiply.
@@ -67,13 +68,59 @@ void expect_one_factor(double norm, double max_norm, const std::vector<Parcel>& 
   }
 }
 
-void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector<Parcel>& ranks) {
+/// What else might be taken for the norm.
+std::vector<Mistake> norm_mistakes(double max_norm, const std::vector<Parcel>& inputs,
+                                   size_t rank) {
   double all = 0;
-  double norms = 0;
+  double norms = 0;                            // of the ranks' shards, added up
+  double largest = 0;                          // of these
+  double pieces = 0;                           // norms of each part of each rank, added up
+  double by_rank = 0;                          // the same, but squares are added over ranks
+  Numbers squares_of(std::size(kSizes), 0.0);  // of all ranks, by part
   for (const Parcel& input : inputs) {
+    double own = 0;
+    for (size_t p = 0; p < std::size(kSizes); ++p) {
+      squares_of[p] += squares(input, p);
+      own += std::sqrt(squares(input, p));
+    }
     all += squares(input);
     norms += std::sqrt(squares(input));
+    largest = std::max(largest, std::sqrt(squares(input)));
+    pieces += own;
+    by_rank += own * own;
   }
+  const auto ranks = static_cast<double>(inputs.size());
+  double parts = 0;
+  double beside = 0;  // squares of what lies beside the shards in stage 1
+  for (size_t p = 0; p < std::size(kSizes); ++p) {
+    parts += std::sqrt(squares_of[p]);
+    beside += (ranks - 1) * static_cast<double>(kSizes[p]) * kBesideTheShard * kBesideTheShard;
+  }
+  const std::string add_squares = "a sum of norms: add up squares, and take one root at the end";
+  std::vector<Mistake> mistakes{
+      {{std::sqrt(squares(inputs[rank]))},
+       "the norm of this rank's shards alone: add up the squares of all ranks"},
+      {{norms}, add_squares},
+      {{pieces}, add_squares},
+      {{parts}, add_squares},
+      {{std::sqrt(by_rank)}, add_squares},
+      {{std::sqrt(all + beside)},
+       "the norm of all of `gradient`: in stage 1 only own_gradient holds the sum"},
+      {{largest}, "the largest of the ranks' norms: add up the squares of all ranks"},
+      {{all}, "the square of the norm: the root is missing"},
+      {{max_norm}, "the norm after clipping: return the one before"},
+      {{std::sqrt(all / ranks)}, "a mean over ranks: shards are different parts of one gradient"}};
+  for (size_t p = 0; p < std::size(kSizes); ++p) {
+    mistakes.push_back(
+        {{std::sqrt(all - squares_of[p])}, fmt::format("the squares of part {} are missing", p)});
+    mistakes.push_back({{std::sqrt(squares_of[p])}, fmt::format("the norm of part {} alone", p)});
+  }
+  return mistakes;
+}
+
+void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector<Parcel>& ranks) {
+  double all = 0;
+  for (const Parcel& input : inputs) all += squares(input);
   const double norm = std::sqrt(all);
   lab::grading::expect_on_every_rank(lab::grading::numbers_of(ranks, "norm"), [&](size_t rank) {
     return lab::grading::Expected{
@@ -81,22 +128,7 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
         .values = {norm},
         .tolerance = {1e-5 * norm + 1e-12},
         .name = {},
-        .mistakes =
-            [=, &inputs] {
-              double of_parts = 0;
-              for (const Parcel& input : inputs)
-                for (size_t p = 0; p < std::size(kSizes); ++p)
-                  of_parts += std::sqrt(squares(input, p));
-              return std::vector<Mistake>{
-                  {{std::sqrt(squares(inputs[rank]))},
-                   "the norm of this rank's shards alone: add up the squares of all ranks"},
-                  {{norms}, "a sum of norms: add up squares, and take one root at the end"},
-                  {{of_parts}, "a sum of norms: add up squares, and take one root at the end"},
-                  {{all}, "the square of the norm: the root is missing"},
-                  {{max_norm}, "the norm after clipping: return the one before"},
-                  {{norm / std::sqrt(static_cast<double>(inputs.size()))},
-                   "a mean over ranks: shards are different parts of one gradient"}};
-            },
+        .mistakes = [=, &inputs] { return norm_mistakes(max_norm, inputs, rank); },
         .if_not_finite = {}};
   });
   expect_one_factor(norm, max_norm, inputs, ranks);
@@ -127,7 +159,10 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
                          "scaled, although the norm does not exceed max_norm"},
                         {scaled(own > max_norm ? max_norm / own : 1),
                          "scaled by the norm of this rank's shards: ranks scale differently"},
-                        {scaled(factor * factor), "scaled twice"}};
+                        {scaled(factor * factor), "scaled twice"},
+                        {scaled(max_norm / norm / norm),
+                         "scaled by max_norm / (norm * norm): the root is missing"},
+                        {scaled(1 / norm), "divided by the norm: scale by max_norm / norm"}};
                   },
               .if_not_finite = {}};
         },
@@ -151,25 +186,22 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
 
 TEST(Task5, TheNormOfAllShards) {
   const uint64_t seed = 500 + 1000 * lab::grading::scenario_seed();
-  for (const size_t n : {3, 1, 2, 6}) {
+  for (const size_t n : {3, 1, 2, 9}) {
     std::vector<lab::grading::Call> calls;
     std::vector<double> max_norms;
-    // Norms far above, just above and just below the limit, far below, tiny, and of one rank only.
-    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000};
-    const double limits[] = {0.3, 0.999, 1.001, 100, 2, 0.5, 1e-3};  // times the norm
+    // Norms far above, just above and just below the limit, far below, tiny, of one rank only, and
+    // short ones that are still too long.
+    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001};
+    const double limits[] = {0.3, 0.999, 1.001, 100, 2, 0.5, 1e-3, 0.25};  // times the norm
     for (size_t k = 0; k < std::size(scales); ++k) {
       lab::grading::Call call{.scenario = "clip", .inputs = std::vector<Parcel>(n)};
       double all = 0;
       for (size_t r = 0; r < n; ++r) {
         const bool empty = k == 5 && r > 0;
         call.inputs[r].set("stage", 1 + static_cast<double>(k % 3));
-        for (size_t p = 0; p < std::size(kSizes); ++p) {
-          const auto ranks = static_cast<int64_t>(n);
-          call.inputs[r].set(
-              fmt::format("own.{}", p),
-              lab::grading::draw_tensor({(kSizes[p] + ranks - 1) / ranks}, empty ? 0 : scales[k],
-                                        seed + 100 * k + 10 * r + p));
-        }
+        for (size_t p = 0; p < std::size(kSizes); ++p)
+          call.inputs[r].set(fmt::format("own.{}", p), draw_shard(p, r, n, empty ? 0 : scales[k],
+                                                                  seed + 100 * k + 10 * r + p));
         all += squares(call.inputs[r]);
       }
       max_norms.push_back(limits[k] * std::sqrt(all));

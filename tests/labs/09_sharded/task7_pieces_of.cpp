@@ -21,6 +21,8 @@ struct Case {
   int64_t saved_ranks;
 };
 
+constexpr int64_t kLarge = (int64_t{1} << 33) + 1;
+
 struct Piece {
   int64_t rank, first, last, to;
   bool operator==(const Piece&) const = default;
@@ -28,15 +30,16 @@ struct Piece {
 
 int64_t shard_of(int64_t size, int64_t ranks) { return (size + ranks - 1) / ranks; }
 
-/// Element by element: slow, and hard to get wrong.
+/// From one cut to the next.
 std::vector<Piece> right(const Case& c, int64_t rank) {
   const int64_t shard = shard_of(c.size, c.ranks);
   const int64_t saved = shard_of(c.size, c.saved_ranks);
   std::vector<Piece> pieces;
-  for (int64_t i = rank * shard; i < std::min((rank + 1) * shard, c.size); ++i) {
-    if (pieces.empty() || pieces.back().rank != i / saved)
-      pieces.push_back({i / saved, i % saved, i % saved, i - rank * shard});
-    ++pieces.back().last;
+  const int64_t end = std::min((rank + 1) * shard, c.size);
+  for (int64_t i = rank * shard; i < end;) {
+    const int64_t next = std::min(end, (i / saved + 1) * saved);
+    pieces.push_back({i / saved, i % saved, i % saved + next - i, i - rank * shard});
+    i = next;
   }
   return pieces;
 }
@@ -55,6 +58,8 @@ void judge(const Case& c, int64_t rank, const std::vector<Piece>& got) {
   const std::string details =
       fmt::format("\n{} elements, saved by {} ranks, read by rank {} of {}: {}; expected {}",
                   c.size, c.saved_ranks, rank, c.ranks, in_words(got), in_words(expected));
+  if (c.size == kLarge)
+    stop("wrong only in a part of more than 2^32 elements: positions are 64 bits long" + details);
   const int64_t saved = shard_of(c.size, c.saved_ranks);
   std::vector<Piece> in_part = expected;
   std::vector<Piece> in_new_part = expected;
@@ -65,15 +70,30 @@ void judge(const Case& c, int64_t rank, const std::vector<Piece>& got) {
   for (Piece& p : in_new_part) p.to += rank * shard_of(c.size, c.ranks);
   if (got == in_part) stop("`from` counts in the part: it counts in the saved shard" + details);
   if (got == in_new_part) stop("`to` counts in the part: it counts in the new shard" + details);
+  std::vector<Piece> inclusive = expected;
+  std::vector<Piece> by_reader = expected;
+  std::vector<Piece> at_from = expected;
+  for (Piece& p : inclusive) --p.last;
+  for (Piece& p : by_reader) p.rank = rank;
+  for (Piece& p : at_from) p.to = p.first;
+  if (got == inclusive)
+    stop("a piece ends one too early: `last` is the element after the last one" + details);
+  if (got == by_reader) stop("`rank` is the rank that has saved the shard" + details);
+  if (got == at_from) stop("`to` counts in the saved shard: it counts in the new shard" + details);
   for (const Piece& p : got) {
     if (p.first >= p.last) stop("one of the pieces is empty" + details);
     if (p.rank * saved + p.last > c.size) stop("a piece contains padding" + details);
     if (p.last > saved) stop("a piece ends after the end of the saved shard" + details);
   }
+  if (got.size() > expected.size() && !expected.empty() &&
+      std::equal(expected.rbegin(), expected.rend(), got.rbegin()))
+    stop("pieces of an earlier call are returned as well" + details);
   std::vector<Piece> sorted = got;
   std::ranges::sort(sorted, {}, &Piece::to);
   if (sorted == expected) stop("the pieces are in another order than their elements" + details);
   if (got.size() < expected.size()) stop("a piece is missing" + details);
+  if (got.size() > expected.size())
+    stop("too many pieces: at most one from each saved shard" + details);
   stop("the pieces are wrong" + details);
 }
 
@@ -85,6 +105,7 @@ TEST(Task7, AnyNumberOfRanksReads) {
     cases.push_back({.size = static_cast<int64_t>(random() % (k % 2 == 0 ? 30 : 1000)),
                      .ranks = 1 + static_cast<int64_t>(random() % 7),
                      .saved_ranks = 1 + static_cast<int64_t>(random() % 7)});
+  cases.push_back({kLarge, 3, 2});
   std::vector<lab::grading::Call> calls;
   for (const Case& c : cases) {
     Parcel input;
