@@ -81,10 +81,6 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
                    uint64_t expected) {
   const auto name = [&](size_t part) { return sharded.model.part_name(part); };
   const Part& p = sharded.parts[use.part];
-  lab::require(gathers <= expected,
-               "open_values of {} posts {} all_gathers, one too many: the part that is used may be "
-               "under way already",
-               name(use.part), gathers);
   lab::require(p.values.defined(), "open_values returns without the weights of {}", name(use.part));
   lab::require(p.values.numel() == whole_size(p.size, sharded.world.size()),
                "open_values makes {} elements for {}, of which all ranks' shards together have {}",
@@ -102,6 +98,10 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
                  "is gathered ahead, and close_values frees what was used",
                  name(use.part), name(q));
   }
+  lab::require(gathers <= expected,
+               "open_values of {} posts {} all_gathers, one too many: the part that is used may be "
+               "under way already",
+               name(use.part), gathers);
   const int64_t pending = gathers_pending(sharded.world);
   const bool ahead = use.next && *use.next != use.part && !open_parts().contains(*use.next);
   if (ahead) {
