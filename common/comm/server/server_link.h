@@ -1,0 +1,42 @@
+// ServerLink: a worker's connection to a TcpServer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/comm/server/messages.h"
+#include "common/comm/store/tcp_store_socket.h"
+
+namespace lab {
+
+class ServerLink {
+ public:
+  struct Options {
+    std::string address = "127.0.0.1";
+    uint16_t port = 0;
+    std::string work = {};  // as TcpServer::Options::work
+    int64_t elements = 0;   // of the weights
+    int worker = -1;        // -1: the server chooses
+    double connect_s = 5;   // how long to try to reach the server, at first and again
+    double silent_s = 60;   // a server that is connected and says nothing for longer is gone
+  };
+
+  /// Connects and greets. Throws Error: nobody there, refused.
+  explicit ServerLink(Options options);
+
+  int worker() const { return options_.worker; }
+
+  /// Sends a request and waits for its reply. kNothing: the connection was lost and is there again;
+  /// nobody knows whether the server has the request. Throws Error if the server is gone for good.
+  Reply exchange(const Request& request);
+
+ private:
+  void connect();
+  bool send(const std::string& bytes);
+
+  Options options_;
+  tcp_store::Socket socket_;
+  std::string in_;
+};
+
+}  // namespace lab

@@ -1,0 +1,244 @@
+// One thread, one poll. What goes wrong with one connection does not affect the others.
+#include "common/comm/server/tcp_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "common/comm/server/wire.h"
+#include "common/comm/store/tcp_store_socket.h"
+#include "common/error.h"
+#include "common/printable.h"
+
+namespace lab {
+namespace {
+
+using tcp_store::Clock;
+using tcp_store::Socket;
+
+constexpr int kTickMilliseconds = 100;
+constexpr std::chrono::seconds kGreetingTime{5};
+constexpr std::chrono::seconds kWaitEvery{2};  // a worker that waits hears that we are there
+
+std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
+
+/// The first line in which two texts of "name value" differ, for people.
+std::string first_difference(const std::string& ours, const std::string& theirs) {
+  std::istringstream a(ours);
+  std::istringstream b(theirs);
+  std::string x, y;
+  while (true) {
+    const bool more_a = static_cast<bool>(std::getline(a, x));
+    const bool more_b = static_cast<bool>(std::getline(b, y));
+    if (!more_a && !more_b) return "nothing";
+    if (!more_a || !more_b || x != y)
+      return fmt::format("the server has '{}', the worker '{}'", more_a ? x : "", more_b ? y : "");
+  }
+}
+
+struct Connection {
+  Socket socket;
+  int64_t tag = 0;
+  int worker = -1;  // -1: not greeted yet
+  std::string in = {};
+  std::string out = {};
+  size_t sent = 0;  // of `out`
+  Clock::time_point heard = Clock::now();
+  Clock::time_point told = Clock::now();
+  bool waits = false;   // for the answer to a pull
+  bool leaves = false;  // to be closed once `out` is sent
+  bool is_gone = false;
+};
+
+}  // namespace
+
+struct TcpServer::Impl {
+  Impl(Options the_options, ServerHooks the_hooks)
+      : options(std::move(the_options)),
+        finished(the_hooks.finished),
+        serving(std::move(the_hooks)),
+        listener(tcp_store::listen_at(options.address, options.port)) {}
+
+  void run(const std::function<bool()>& tick, double patience_s) {
+    std::optional<Clock::time_point> end;
+    while (tick()) {
+      if (!end && finished())
+        end = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds(patience_s));
+      if (end && (connections.empty() || Clock::now() >= *end)) return;
+      wait_for_events();
+      for (const auto& connection : connections) attend(*connection);
+      say_that_we_are_there();
+      remove_gone();
+    }
+  }
+
+  void wait_for_events() {
+    std::vector<pollfd> descriptors{{listener.get(), POLLIN, 0}};
+    for (const auto& c : connections)
+      descriptors.push_back(
+          {c->socket.get(), static_cast<short>(POLLIN | (c->out.empty() ? 0 : POLLOUT)), 0});
+    if (poll(descriptors.data(), descriptors.size(), kTickMilliseconds) <= 0) return;
+    if (descriptors[0].revents == 0) return;
+    Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket || connections.size() >= options.most_workers) return;
+    tcp_store::prepare(socket);
+    auto connection = std::make_unique<Connection>();
+    connection->socket = std::move(socket);
+    connection->tag = next_tag++;
+    connections.push_back(std::move(connection));
+  }
+
+  void attend(Connection& c) {
+    if (c.is_gone) return;
+    try {
+      int64_t received = 0;
+      while (!c.leaves && (received = tcp_store::receive_some(c.socket, c.in)) > 0) {
+        c.heard = Clock::now();
+        while (auto frame = take_frame(c.in, c.worker < 0 ? kMostText : payload_bytes()))
+          take(c, *frame);
+        if (c.is_gone) return;
+      }
+      if (received < 0) return lose(c, "its connection has ended");
+      const auto now = Clock::now();
+      if (c.worker < 0 && now - c.heard > kGreetingTime) return lose(c, "it has said nothing");
+      if (c.worker >= 0 && !c.waits && now - c.heard > seconds(options.silent_s))
+        return lose(c, fmt::format("no word for {:g} s", options.silent_s));
+      send(c);
+    } catch (const std::exception& error) {
+      lose(c, error.what());
+    }
+  }
+
+  void take(Connection& c, Frame& frame) {
+    if (c.worker < 0) return greet(c, frame);
+    Request request;
+    if (frame.kind == Frame::Kind::kPush) {
+      request = {.kind = Request::Kind::kPush,
+                 .push = {.ticket = frame.numbers[0],
+                          .gradient = {.mean = from_payload(frame.payload, options.elements),
+                                       .samples = frame.numbers[1],
+                                       .loss = frame.loss}}};
+      require(request.push.gradient.samples >= 0, "a push with {} samples", frame.numbers[1]);
+    } else {
+      require(frame.kind == Frame::Kind::kPull, "a frame that no worker sends");
+      c.waits = true;
+    }
+    answer(serving.on_request(c.worker, c.tag, request));
+  }
+
+  void greet(Connection& c, const Frame& frame) {
+    require(frame.kind == Frame::Kind::kHello, "the first frame is no greeting");
+    if (frame.payload != options.work) {
+      const std::string why = first_difference(options.work, frame.payload);
+      c.out += encode({.kind = Frame::Kind::kRefused, .payload = why});
+      c.leaves = true;
+      notes.push_back("refused a worker that computes something else: " + printable(why));
+      return;
+    }
+    int64_t number = frame.numbers[0];
+    const std::vector<int> taken = workers();
+    if (number < 0)
+      for (number = 0; std::ranges::count(taken, number) > 0;) ++number;
+    require(number < static_cast<int64_t>(options.most_workers), "a worker of number {}", number);
+    for (const auto& other : connections)  // it has lost that connection, and we have not noticed
+      if (other->worker == number && !other->is_gone) lose(*other, "it has come back");
+    c.worker = static_cast<int>(number);
+    c.out += encode({.kind = Frame::Kind::kWelcome, .numbers = {number, 0, 0}});
+    notes.push_back(fmt::format("worker {} has joined", number));
+  }
+
+  void answer(const std::vector<Serving::Answer>& answers) {
+    for (const Serving::Answer& each : answers) {
+      const auto found = std::ranges::find_if(
+          connections, [&](const auto& c) { return c->tag == each.tag && !c->is_gone; });
+      if (found == connections.end()) continue;
+      const Reply& reply = each.reply;
+      Frame frame{.kind = Frame::Kind::kTaken};
+      if (reply.kind == Reply::Kind::kDone) frame.kind = Frame::Kind::kDone;
+      if (reply.kind == Reply::Kind::kWork)
+        frame = {.kind = Frame::Kind::kWork,
+                 .numbers = {reply.ticket.number, reply.ticket.item, reply.ticket.version},
+                 .payload = to_payload(reply.weights)};
+      Connection& c = **found;
+      c.waits = false;
+      c.out += encode(frame);
+      c.heard = Clock::now();  // from now on it computes
+    }
+  }
+
+  /// The worker is gone for the server, and others may get its work.
+  void lose(Connection& c, const std::string& why) {
+    if (std::exchange(c.is_gone, true)) return;
+    if (c.worker < 0) {
+      if (!c.leaves) notes.push_back("a connection was closed: " + why);
+      return;
+    }
+    if (!finished()) notes.push_back(fmt::format("worker {} is gone: {}", c.worker, why));
+    answer(serving.on_leave(c.worker));
+  }
+
+  static void send(Connection& c) {
+    while (c.sent < c.out.size()) {
+      const int64_t sent = tcp_store::send_some(c.socket, std::string_view(c.out).substr(c.sent));
+      require(sent >= 0, "its connection has ended");
+      if (sent == 0) return;
+      c.sent += static_cast<size_t>(sent);
+    }
+    c.out.clear();
+    c.sent = 0;
+    c.is_gone = c.is_gone || c.leaves;
+  }
+
+  void say_that_we_are_there() {
+    const auto now = Clock::now();
+    for (const auto& c : connections)
+      if (c->waits && c->out.empty() && now - c->told > kWaitEvery) {
+        c->out += encode({.kind = Frame::Kind::kWait});
+        c->told = now;
+      }
+  }
+
+  void remove_gone() {
+    std::erase_if(connections, [](const auto& c) { return c->is_gone; });
+  }
+
+  std::vector<int> workers() const {
+    std::set<int> numbers;
+    for (const auto& c : connections)
+      if (c->worker >= 0 && !c->is_gone) numbers.insert(c->worker);
+    return {numbers.begin(), numbers.end()};
+  }
+
+  uint64_t payload_bytes() const { return static_cast<uint64_t>(options.elements) * sizeof(float); }
+
+  Options options;
+  std::function<bool()> finished;
+  Serving serving;
+  Socket listener;
+  std::vector<std::unique_ptr<Connection>> connections;
+  int64_t next_tag = 0;
+  std::vector<std::string> notes;
+};
+
+TcpServer::TcpServer(Options options, ServerHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(hooks))) {}
+
+TcpServer::~TcpServer() = default;
+
+uint16_t TcpServer::port() const { return tcp_store::own_port(impl_->listener); }
+
+void TcpServer::run(const std::function<bool()>& tick, double patience_s) {
+  impl_->run(tick, patience_s);
+}
+
+std::vector<int> TcpServer::workers() const { return impl_->workers(); }
+
+std::vector<std::string> TcpServer::take_notes() { return std::exchange(impl_->notes, {}); }
+
+}  // namespace lab

@@ -1,0 +1,166 @@
+// Lab 11 · real processes. Given.
+#include "labs/11_parameter_server/main_server.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "common/comm/server/server_link.h"
+#include "common/comm/server/tcp_server.h"
+#include "common/error.h"
+#include "common/run/launch/child_process.h"
+#include "common/tensor/parallel.h"
+#include "common/usage_error.h"
+#include "labs/11_parameter_server/main_training.h"
+
+namespace lab11 {
+
+using namespace lab;
+
+namespace {
+
+constexpr double kLonelyS = 10;  // so long the server waits for a worker when there is none
+
+/// What server and worker must agree on, a line each.
+std::string work_of(const RunPlan& plan, const Input& input) {
+  const LlamaConfig& m = input.model;
+  return fmt::format(
+      "lab 11\nprotocol 1\ndim {}\nlayers {}\nheads {}\nkv-heads {}\nhidden {}\ncontext {}\n"
+      "vocabulary {}\ntied {}\nbatch {}\nseed {}\nsequences {}\n",
+      m.dim, m.layers, m.heads, m.kv_heads, m.hidden_dim, plan.model.context, m.vocab_size,
+      m.tied_head, plan.batch, plan.seed, input.sequences(plan));
+}
+
+/// A worker's process, from when it is started until it is killed.
+struct Life {
+  SimulatedWorker worker;
+  std::unique_ptr<ChildProcess> process = {};
+  bool was_killed = false;
+};
+
+class Crew {
+ public:
+  Crew(const RunPlan& plan, const Workers& workers, std::string config, std::string server)
+      : plan_(plan), config_(std::move(config)), server_(std::move(server)) {
+    for (const SimulatedWorker& worker : workers.schedule()) lives_.push_back({.worker = worker});
+    const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    threads_ = plan.threads > 0 ? plan.threads : std::max(1, cores / workers.count);
+  }
+
+  /// Starts and kills those whose time has come, in seconds.
+  void attend(double now) {
+    for (Life& life : lives_) {
+      if (!life.process && now >= life.worker.begins_at) start(life);
+      if (life.process && !life.was_killed && now >= life.worker.killed_at) {
+        fmt::print("\nkilled worker {}\n", life.worker.number);
+        life.process->end();
+        life.was_killed = true;
+      }
+    }
+  }
+  bool somebody_is_to_come() const {
+    return std::ranges::any_of(lives_, [](const Life& life) { return !life.process; });
+  }
+
+ private:
+  void start(Life& life) {
+    life.process = std::make_unique<ChildProcess>(
+        std::vector<std::string>{"/proc/self/exe", "--config", config_, "--work-for", server_,
+                                 "--worker", std::to_string(life.worker.number), "--pace",
+                                 fmt::format("{}", life.worker.compute_s), "--threads",
+                                 std::to_string(threads_), "--cache", plan_.cache.string()},
+        std::map<std::string, std::string>{}, ChildProcess::Outputs{STDOUT_FILENO, STDERR_FILENO});
+  }
+
+  const RunPlan& plan_;
+  std::string config_;
+  std::string server_;
+  int threads_ = 1;
+  std::vector<Life> lives_;
+};
+
+std::string table(const std::map<int, int64_t>& counts, double seconds, int64_t stalest) {
+  std::string text = fmt::format("\n{:<10} {:>10} {:>14}\n", "worker", "gradients", "per second");
+  int64_t all = 0;
+  for (const auto& [worker, count] : counts) {
+    all += count;
+    text += fmt::format("{:<10} {:>10} {:>14.2f}\n", worker, count,
+                        static_cast<double>(count) / seconds);
+  }
+  return text + fmt::format("{:<10} {:>10} {:>14.2f}   in {:.1f} s; largest staleness {}\n", "all",
+                            all, static_cast<double>(all) / seconds, seconds, stalest);
+}
+
+}  // namespace
+
+int serve(const RunPlan& plan, const Workers& workers) {
+  set_thread_count(plan.threads);
+  const Input input(plan);
+  return train(plan, input, workers.bound(), [&](Learner& learner, TrainingRun& run) {
+    std::map<int, int64_t> counts;  // of gradients that counted
+    ServerHooks hooks = learner.hooks();
+    hooks.push = [&, inner = hooks.push](const Push& push) {
+      const auto lease = learner.server().leases.find(push.ticket);
+      if (lease != learner.server().leases.end()) ++counts[lease->second.worker];
+      inner(push);
+    };
+    TcpServer server({.address = workers.bind,
+                      .work = work_of(plan, input),
+                      .elements = learner.model().parameters().numel()},
+                     hooks);
+    const std::string where = fmt::format("{}:{}", workers.bind, server.port());
+    fmt::print("server      {}; one more worker: the same command with --work-for {}\n", where,
+               where);
+    Crew crew(plan, workers, (run.folder() / "config.ini").string(), where);
+    const Stopwatch clock;
+    double company_s = 0;  // when there was last a worker
+    server.run([&] {
+      const double now = clock.seconds();
+      crew.attend(now);
+      for (const std::string& note : server.take_notes()) fmt::print("\n{}\n", note);
+      if (!server.workers().empty() || crew.somebody_is_to_come() || learner.is_done())
+        company_s = now;
+      if (now - company_s <= kLonelyS) return true;
+      if (learner.server().version > 0) run.save_checkpoint();
+      fail("no worker is left at update {} of {}: continue with --resume --out {}",
+           learner.server().version, plan.steps, run.folder().string());
+    });
+    return table(counts, clock.seconds(), learner.stalest());
+  });
+}
+
+int work(const RunPlan& plan, const Workers& workers) {
+  const size_t colon = workers.work_for.rfind(':');
+  int port = 0;
+  if (colon != std::string::npos) port = std::atoi(workers.work_for.c_str() + colon + 1);
+  if (port <= 0 || port > 65'535)
+    throw UsageError(fmt::format("--work-for {}: expected ADDRESS:PORT", workers.work_for));
+  set_thread_count(plan.threads);
+  const Input input(plan);
+  Replica replica(plan, input);
+  ServerLink link({.address = workers.work_for.substr(0, colon),
+                   .port = static_cast<uint16_t>(port),
+                   .work = work_of(plan, input),
+                   .elements = replica.model().parameters().numel(),
+                   .worker = workers.own_number});
+  const Compute compute = [&](const Ticket& ticket, const Tensor& weights) {
+    const Stopwatch clock;
+    Gradient gradient = replica.compute(ticket, weights);
+    if (workers.pace > 1)  // --slow
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>((workers.pace - 1) * clock.seconds()));
+    return gradient;
+  };
+  Worker worker;
+  Request request = on_reply(worker, {}, compute);
+  while (request.kind != Request::Kind::kStop)
+    request = on_reply(worker, link.exchange(request), compute);
+  return 0;
+}
+
+}  // namespace lab11

@@ -1,0 +1,149 @@
+// Lab 11 · parameter server. This is the contract; you write parameter_server.cpp.
+//
+// One process, the server, holds the weights. Workers pull them, compute the gradient of a piece of
+// the data, and push it. Nobody waits for everybody. Workers may be slow, die, and join at any
+// time; messages may be lost, late, or sent twice.
+//
+// The functions are called one at a time, whenever something has happened. They never wait and send
+// nothing: what they return is sent for them, in the simulation as over TCP. They keep nothing
+// between calls but what is in Server, Worker and Outer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "common/comm/cost_model.h"
+#include "common/comm/server/messages.h"
+#include "common/tensor/tensor.h"
+
+namespace lab11 {
+
+/// A ticket that a worker has and has not used yet.
+struct Lease {
+  int worker = 0;
+  int64_t item = 0;
+  int64_t version = 0;  // of the weights that it came with
+};
+
+/// What the server knows. Items 0, 1, 2 ... are the microbatches of the run, in their order.
+struct Server {
+  // Given, and the same for the whole run:
+  int gradients_per_update = 1;                              // n
+  int64_t staleness = 0;                                     // s; kUnbounded: any
+  int64_t items = 0;                                         // of the run; a multiple of n
+  std::function<void(const lab::Tensor& mean)> update = {};  // changes the weights once
+
+  // State:
+  int64_t version = 0;              // updates made so far
+  lab::Tensor sum = {};             // of the next update: the gradients that have come for it, each
+                                    // times its samples; zeros at first
+  int64_t samples = 0;              // of these gradients
+  int gradients = 0;                // how many these are, below n
+  int64_t next_item = 0;            // all items below have been handed out at least once
+  std::set<int64_t> returned = {};  // items that were handed out and came back without a gradient
+  int64_t next_ticket = 0;
+  std::map<int64_t, Lease> leases = {};  // by the number of their ticket
+};
+inline constexpr int64_t kUnbounded = int64_t{1} << 62;
+
+/// Task 1 · A gradient has arrived.
+///
+/// If no lease has this ticket's number, the gradient has been counted before, or its item belongs
+/// to somebody else now: nothing changes, and the result is false.
+/// Otherwise the lease ends, and the gradient counts, once, with the weight of its samples. With
+/// the n-th gradient since the last update, `server.update` is called with their mean over all
+/// samples (zeros if there are none), `version` grows by one, and `sum`, `samples` and `gradients`
+/// begin anew. The result is true. push.gradient stays as it is.
+bool on_push(Server& server, const lab::Push& push);
+
+/// Task 2 · Whether one more ticket may be handed out now, so that no gradient can ever be used
+/// with a staleness above s. Changes nothing.
+///
+/// The staleness of a gradient is the number of updates made between the version of its ticket and
+/// the update that it becomes part of. Gradients become part of updates in the order of their
+/// arrival, n in each. Leases may be used in any order. The answer is "no" only if the bound could
+/// break: the new gradient, or one of the leases, might be the last of all to arrive.
+bool may_start(const Server& server);
+
+/// Task 3 · A worker asks for work. Returns its ticket, or nothing: the same pull is then repeated
+/// when something has changed.
+///
+/// If the worker still has leases, it has lost them (the reply was lost, or it died and came back):
+/// first they end as in on_leave. Then, if may_start() says so, it gets the smallest item that was
+/// returned; if there is none, the next new one, if the run has one left. The ticket's number is
+/// next_ticket, its version the present one, and the lease is noted.
+std::optional<lab::Ticket> on_pull(Server& server, int worker);
+
+/// Task 3 · A worker is gone, or silent for too long. Its leases end, and their items are returned.
+void on_leave(Server& server, int worker);
+
+/// What a worker computes: the gradient of the ticket's item at these weights.
+using Compute = std::function<lab::Gradient(const lab::Ticket& ticket, const lab::Tensor& weights)>;
+
+struct Worker {
+  lab::Request last = {};  // the request without an answer; at first a pull
+};
+
+/// Task 4 · The worker's next request, given what came back after `worker.last`.
+///
+/// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls. kDone:
+/// stops. kNothing: the same request again, because nobody knows whether it or its answer was lost;
+/// nothing is computed again. So the first call, with kNothing, returns a pull.
+lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute);
+
+/// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.
+///
+/// `count` different ones of 0 ... clients - 1, all of them if count is larger. The same arguments
+/// give the same result. Over many rounds (or seeds) every set of `count` clients is as likely as
+/// any other.
+std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
+
+/// What came back from a client after its local steps.
+struct ClientResult {
+  lab::Tensor weights = {};  // flat
+  int64_t samples = 0;       // that it has learnt from
+};
+
+/// The outer optimizer: SGD with Nesterov's momentum, whose gradient is how far the clients moved.
+struct Outer {
+  float alpha = 1;            // its learning rate
+  float momentum = 0;         // mu
+  lab::Tensor velocity = {};  // u, flat; zeros at first
+};
+
+/// Task 5b · The end of a round, from those clients that have answered:
+///
+///   d = sum over r of (n_r / n) w_r  -  w       n_r: samples of result r; n: their sum
+///   u = mu u + d
+///   w = w + alpha (d + mu u)
+///
+/// `weights` is w, flat, and changes in place; so does outer.velocity. alpha = 1 and mu = 0 leave
+/// lab 03's average. Without results, or without samples, nothing changes. The results stay as
+/// they are.
+void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer);
+
+/// Task 6 · How long one synchronous step's messages take, in seconds, with the weights (`bytes`)
+/// divided equally among `servers` machines: every worker pulls a part from each of them and later
+/// pushes a part to each. A message of b bytes takes link.seconds(b). A machine sends one message
+/// at a time and receives one at a time. Messages are arranged so that the busiest machine is never
+/// idle, in either direction: max(workers, servers) messages one after the other.
+double server_seconds(int workers, int servers, double bytes, const lab::LinkCost& link);
+
+/// Task 6 · A ring all-reduce of as many bytes among the workers, without a server (lab 07).
+double ring_seconds(int workers, double bytes, const lab::LinkCost& link);
+
+/// Task 6 · The fewest servers, from 1 to `workers`, with which that takes at most `seconds`; 0 if
+/// even `workers` of them take longer.
+int enough_servers(int workers, double bytes, const lab::LinkCost& link, double seconds);
+
+/// Given: whether every item has become part of an update.
+inline bool finished(const Server& server) {
+  return server.version * server.gradients_per_update >= server.items;
+}
+
+}  // namespace lab11

@@ -1,0 +1,217 @@
+// The rank program of lab 11: the contract's functions, and the scenarios that call them.
+#include <string>
+#include <utility>
+
+#include "labs/11_parameter_server/parameter_server.h"
+#include "tests/grading/implementation.h"
+#include "tests/grading/rank_main.h"
+#include "tests/labs/11_parameter_server/rank_correct.h"
+#include "tests/labs/11_parameter_server/rank_server.h"
+
+using lab::Tensor;
+using lab::grading::is_given;
+using lab::grading::own;
+using lab::grading::Parcel;
+
+namespace lab11 {
+
+// The contract's functions.
+
+bool on_push(Server& server, const lab::Push& push) {
+  if (is_given("1")) return given_1::on_push(server, push);
+  return own(&on_push)(server, push);
+}
+
+bool may_start(const Server& server) {
+  if (is_given("2")) return given_2::may_start(server);
+  return own(&may_start)(server);
+}
+
+std::optional<lab::Ticket> on_pull(Server& server, int worker) {
+  if (is_given("3")) return given_3::on_pull(server, worker);
+  return own(&on_pull)(server, worker);
+}
+
+void on_leave(Server& server, int worker) {
+  if (is_given("3")) return given_3::on_leave(server, worker);
+  own (&on_leave)(server, worker);
+}
+
+lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute) {
+  if (is_given("4")) return given_4::on_reply(worker, reply, compute);
+  return own(&on_reply)(worker, reply, compute);
+}
+
+std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round) {
+  return own(&sample_clients)(clients, count, seed, round);
+}
+
+void outer_step(const Tensor& weights, std::span<const ClientResult> results, Outer& outer) {
+  return own(&outer_step)(weights, results, outer);
+}
+
+double server_seconds(int workers, int servers, double bytes, const lab::LinkCost& link) {
+  return own(&server_seconds)(workers, servers, bytes, link);
+}
+
+double ring_seconds(int workers, double bytes, const lab::LinkCost& link) {
+  return own(&ring_seconds)(workers, bytes, link);
+}
+
+int enough_servers(int workers, double bytes, const lab::LinkCost& link, double seconds) {
+  return own(&enough_servers)(workers, bytes, link, seconds);
+}
+
+namespace {
+
+/// Task 2: the answer in each of many states. Per state: n, s, version, gradients, number of
+/// leases, and their versions.
+Parcel run_may_start(const Parcel& input) {
+  const std::vector<double> numbers = input.numbers("states");
+  std::vector<double> answers;
+  for (size_t i = 0; i < numbers.size();) {
+    const auto next = [&] { return static_cast<int64_t>(numbers.at(i++)); };
+    Server server;
+    server.gradients_per_update = static_cast<int>(next());
+    server.staleness = next();
+    server.version = next();
+    server.gradients = static_cast<int>(next());
+    server.items = int64_t{1} << 40;
+    server.sum = Tensor::zeros({1});
+    server.next_item = server.version * server.gradients_per_update + server.gradients;
+    for (int64_t left = next(); left > 0; --left) {
+      const int64_t item = server.next_item++;
+      server.leases[server.next_ticket] = {
+          .worker = static_cast<int>(server.next_ticket), .item = item, .version = next()};
+      ++server.next_ticket;
+    }
+    answers.push_back(may_start(server) ? 1 : 0);
+  }
+  Parcel result;
+  result.set("answers", answers);
+  return result;
+}
+
+/// Task 4: replies to several workers in turn. Per reply: worker, kind, ticket number, item.
+Parcel run_worker(const Parcel& input) {
+  const std::vector<double> replies = input.numbers("replies");
+  std::vector<Worker> workers(static_cast<size_t>(input.number("workers")));
+  std::vector<double> requests;  // per reply: kind, ticket, gradient's place, samples, computed
+  for (size_t i = 0; i + 4 <= replies.size(); i += 4) {
+    const auto kind = static_cast<lab::Reply::Kind>(static_cast<int>(replies[i + 1]));
+    lab::Reply reply{.kind = kind};
+    if (kind == lab::Reply::Kind::kWork) {
+      reply.ticket = {.number = static_cast<int64_t>(replies[i + 2]),
+                      .item = static_cast<int64_t>(replies[i + 3]),
+                      .version = static_cast<int64_t>(i)};
+      reply.weights = Tensor::from({static_cast<float>(i) + 0.5F}, {1});
+    }
+    int computed = 0;
+    const Compute compute = [&](const lab::Ticket& ticket, const Tensor& weights) {
+      ++computed;
+      const float place =
+          weights.defined() ? weights.data()[0] + 100.0F * static_cast<float>(ticket.item) : -1.0F;
+      return lab::Gradient{.mean = Tensor::from({place}, {1}), .samples = ticket.item + 2};
+    };
+    Worker& worker = workers[static_cast<size_t>(replies[i])];
+    const lab::Request request = on_reply(worker, reply, compute);
+    const bool push = request.kind == lab::Request::Kind::kPush;
+    const bool has_gradient = push && request.push.gradient.mean.defined();
+    requests.insert(
+        requests.end(),
+        {static_cast<double>(request.kind), push ? static_cast<double>(request.push.ticket) : 0.0,
+         has_gradient ? request.push.gradient.mean.data()[0] : 0.0,
+         push ? static_cast<double>(request.push.gradient.samples) : 0.0,
+         static_cast<double>(computed)});
+    worker = Worker(worker);  // nothing is lost that is not in it
+  }
+  Parcel result;
+  result.set("requests", requests);
+  return result;
+}
+
+/// Task 5a: many sets at once.
+Parcel run_sample(const Parcel& input) {
+  const std::vector<double> cases = input.numbers("cases");  // clients, count, seed, round
+  std::vector<double> sets;                                  // per case: length, clients
+  for (size_t i = 0; i + 4 <= cases.size(); i += 4) {
+    const std::vector<int> chosen =
+        sample_clients(static_cast<int>(cases[i]), static_cast<int>(cases[i + 1]),
+                       static_cast<uint64_t>(cases[i + 2]), static_cast<int64_t>(cases[i + 3]));
+    sets.push_back(static_cast<double>(chosen.size()));
+    sets.insert(sets.end(), chosen.begin(), chosen.end());
+  }
+  Parcel result;
+  result.set("sets", sets);
+  return result;
+}
+
+/// Task 5b: rounds of one or several outer optimizers, in turn.
+Parcel run_outer(const Parcel& input) {
+  const Tensor start = input.tensor("weights");
+  const auto count = static_cast<size_t>(input.number("optimizers"));
+  std::vector<Tensor> weights;
+  std::vector<Outer> outers;
+  for (size_t k = 0; k < count; ++k) {
+    weights.push_back(start.clone());
+    outers.push_back({.alpha = static_cast<float>(input.number("alpha")),
+                      .momentum = static_cast<float>(input.number("momentum")),
+                      .velocity = Tensor::zeros(start.shape())});
+  }
+  Parcel result;
+  bool changed = false;
+  for (size_t round = 0; input.has("samples" + std::to_string(round)); ++round) {
+    const std::string number = std::to_string(round);
+    const std::vector<double> samples = input.numbers("samples" + number);
+    const Tensor values = input.tensor("results" + number);  // [results, elements]
+    for (size_t k = 0; k < count; ++k) {
+      std::vector<ClientResult> results;
+      for (size_t r = 0; r < samples.size(); ++r) {
+        const auto row = static_cast<int64_t>(r);
+        results.push_back({.weights = values.rows(row, row + 1).clone().view(start.shape()),
+                           .samples = static_cast<int64_t>(samples[r])});
+      }
+      outer_step(weights[k], results, outers[k]);
+      for (size_t r = 0; r < results.size(); ++r)
+        for (int64_t i = 0; i < start.numel(); ++i)
+          changed = changed || results[r].weights.data()[i] !=
+                                   values.data()[static_cast<int64_t>(r) * start.numel() + i];
+      const std::string entry = number + "." + std::to_string(k);
+      result.set("weights" + entry, weights[k].clone());
+      result.set("velocity" + entry, outers[k].velocity.clone());
+    }
+  }
+  result.set("changed", changed ? 1.0 : 0.0);
+  return result;
+}
+
+/// Task 6.
+Parcel run_times(const Parcel& input) {
+  const auto workers = static_cast<int>(input.number("workers"));
+  const auto servers = static_cast<int>(input.number("servers"));
+  const double bytes = input.number("bytes");
+  const lab::LinkCost link{.alpha = input.number("alpha"), .beta = input.number("beta")};
+  Parcel result;
+  const std::string function = input.text("function");
+  if (function == "server_seconds")
+    result.set("value", server_seconds(workers, servers, bytes, link));
+  else if (function == "ring_seconds")
+    result.set("value", ring_seconds(workers, bytes, link));
+  else
+    result.set("value", enough_servers(workers, bytes, link, input.number("seconds")));
+  return result;
+}
+
+}  // namespace
+}  // namespace lab11
+
+int main(int argc, char** argv) {
+  return lab::grading::rank_main(argc, argv,
+                                 {.alone = {{"script", lab11::run_script},
+                                            {"schedules", lab11::run_schedules},
+                                            {"may_start", lab11::run_may_start},
+                                            {"worker", lab11::run_worker},
+                                            {"sample", lab11::run_sample},
+                                            {"outer", lab11::run_outer},
+                                            {"times", lab11::run_times}}});
+}

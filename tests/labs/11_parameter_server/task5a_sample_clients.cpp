@@ -1,0 +1,136 @@
+// Task 5a: random sets of clients.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "tests/grading/verdict.h"
+
+namespace lab11 {
+namespace {
+
+using lab::grading::Call;
+using lab::grading::Parcel;
+using lab::grading::stop;
+
+using Arguments = std::array<int64_t, 4>;  // clients, count, seed, round
+using Sets = std::vector<std::vector<int64_t>>;
+
+Call call_of(const std::string& name, const std::vector<Arguments>& cases) {
+  Call call{.scenario = "sample", .inputs = std::vector<Parcel>(1), .name = name};
+  std::vector<double> numbers;
+  for (const Arguments& c : cases)
+    for (const int64_t number : c) numbers.push_back(static_cast<double>(number));
+  call.inputs[0].set("cases", numbers);
+  return call;
+}
+
+Sets read(const std::vector<double>& numbers) {
+  Sets sets;
+  for (size_t i = 0; i < numbers.size();) {
+    auto length = static_cast<size_t>(numbers[i++]);
+    sets.emplace_back();
+    for (; length > 0; --length) sets.back().push_back(static_cast<int64_t>(numbers[i++]));
+  }
+  return sets;
+}
+
+void judge_set(const Arguments& c, const std::vector<int64_t>& set) {
+  const auto [clients, count, seed, round] = c;
+  const std::string where =
+      fmt::format("\nsample_clients({}, {}, {}, {}) returns {}", clients, count, seed, round, set);
+  for (const int64_t client : set)
+    if (client < 0 || client >= clients)
+      stop(fmt::format("there is no client {}: they count from 0 to {}{}", client, clients - 1,
+                       where));
+  if (std::set<int64_t>(set.begin(), set.end()).size() != set.size())
+    stop("a client is in the set twice: draw without putting back" + where);
+  if (static_cast<int64_t>(set.size()) != std::min(clients, count))
+    stop(fmt::format("{} clients, expected {}{}", set.size(), std::min(clients, count), where));
+  if (!std::ranges::is_sorted(set)) stop("the clients are not in ascending order" + where);
+}
+
+Sets judged(const std::string& name, const std::vector<Arguments>& cases) {
+  Sets sets;
+  lab::grading::judge_calls(
+      {call_of(name, cases), call_of(name + ", again", cases)},
+      {.network = lab::grading::Network::kNone}, [&](size_t k, const std::vector<Parcel>& ranks) {
+        const Sets got = read(ranks[0].numbers("sets"));
+        for (size_t i = 0; i < cases.size(); ++i) judge_set(cases[i], got.at(i));
+        if (k == 0) sets = got;
+        if (got != sets) stop("the same arguments give another set: a round could not be repeated");
+      });
+  const std::vector<Parcel> fresh = run_call(call_of(name + ", in another process", cases),
+                                             {.network = lab::grading::Network::kNone});
+  if (read(fresh[0].numbers("sets")) != sets)
+    stop(
+        "the same arguments give another set in another process: is the generator made of seed and "
+        "round alone?");
+  return sets;
+}
+
+TEST(Task5a, SetsOfAnySize) {
+  judged("sizes", {{10, 3, 1, 1},
+                   {10, 10, 1, 2},
+                   {10, 12, 1, 3},
+                   {1, 1, 1, 4},
+                   {5, 0, 1, 5},
+                   {0, 3, 1, 6},
+                   {1000, 40, 7, 8},
+                   {2, 1, 3, 1'000'000}});
+}
+
+/// How often each set of `count` appears, against what is expected: chi-square by degrees of
+/// freedom and its standard deviation, so that a right solution fails once in millions.
+void expect_uniform(const Sets& sets, size_t possible, const std::string& over) {
+  std::map<std::vector<int64_t>, double> seen;
+  for (const auto& set : sets) seen[set] += 1;
+  const double expected = static_cast<double>(sets.size()) / static_cast<double>(possible);
+  double chi = static_cast<double>(possible - seen.size()) * expected;
+  for (const auto& [set, times] : seen) chi += (times - expected) * (times - expected) / expected;
+  const auto freedom = static_cast<double>(possible - 1);
+  if (seen.size() == 1)
+    stop(fmt::format("the same clients, {}, in all of {} {}: is the {} used?", sets[0], sets.size(),
+                     over, over == "rounds" ? "round" : "seed"));
+  if (chi <= freedom + 6 * std::sqrt(2 * freedom)) return;
+  std::map<int64_t, double> clients;
+  for (const auto& set : sets)
+    for (const int64_t client : set) clients[client] += 1;
+  std::vector<std::string> counts;
+  for (const auto& [client, times] : clients)
+    counts.push_back(fmt::format("{}: {}", client, times));
+  stop(fmt::format(
+      "some sets come more often than others\nover {} {}, {} of {} possible sets occur; "
+      "how often each client takes part: {}",
+      sets.size(), over, seen.size(), possible, fmt::join(counts, ", ")));
+}
+
+TEST(Task5a, EverySetIsAsLikely) {
+  std::vector<Arguments> rounds, seeds;
+  for (int64_t k = 0; k < 3000; ++k) {
+    rounds.push_back({6, 3, static_cast<int64_t>(lab::grading::scenario_seed()), k});
+    seeds.push_back({5, 2, k + 1, 3});
+  }
+  expect_uniform(judged("rounds", rounds), 20, "rounds");
+  expect_uniform(judged("seeds", seeds), 10, "seeds");
+}
+
+TEST(Task5a, SeedAndRoundAreNotAddedUp) {
+  std::vector<Arguments> one, two;
+  for (int64_t k = 0; k < 50; ++k) {
+    one.push_back({40, 20, 1, k + 1});
+    two.push_back({40, 20, 2, k});
+  }
+  if (judged("seed 1", one) == judged("seed 2", two))
+    stop(
+        "seed 2 repeats the rounds of seed 1, one round later: seed and round must not be added "
+        "up");
+}
+
+}  // namespace
+}  // namespace lab11

@@ -1,0 +1,238 @@
+// Task 5b: the end of a federated round.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "tests/grading/verdict.h"
+
+namespace lab11 {
+namespace {
+
+using lab::Tensor;
+using lab::grading::Call;
+using lab::grading::Expected;
+using lab::grading::Mistake;
+using lab::grading::Numbers;
+using lab::grading::Parcel;
+using lab::grading::stop;
+
+struct Round {
+  Numbers samples;
+  std::vector<Numbers> weights;  // per result
+};
+
+struct Case {
+  std::string name;
+  double alpha = 1;
+  double momentum = 0;
+  Numbers start;
+  std::vector<Round> rounds;
+  int optimizers = 1;
+};
+
+/// How a mistake would count.
+struct Way {
+  bool by_samples = true;
+  bool divided = true;
+  bool nesterov = true;
+  bool keeps_velocity = true;
+  bool velocity_only = false;  // heavy ball
+  bool alpha_in_velocity = false;
+  bool alpha_once = false;  // not on the momentum's part
+  bool backwards = false;
+  bool adds_average = false;  // d = average, w not subtracted
+  bool ema = false;           // u = mu u + (1 - mu) d
+  bool old_velocity = false;  // u of before this round in w
+  bool rolls_on = false;      // rounds without results, too
+};
+
+struct Outcome {
+  Numbers weights;
+  Numbers velocity;
+};
+
+std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
+  Numbers w = c.start, u(c.start.size(), 0.0);
+  std::vector<Outcome> all;
+  for (const Round& round : c.rounds) {
+    double n = 0;
+    for (const double samples : round.samples) n += samples;
+    for (size_t i = 0; i < w.size() && (n > 0 || way.rolls_on); ++i) {
+      double average = n > 0 ? 0 : w[i];
+      for (size_t r = 0; r < round.samples.size() && n > 0; ++r)
+        average += (way.by_samples ? round.samples[r] / (way.divided ? n : 1.0)
+                                   : 1.0 / static_cast<double>(round.samples.size())) *
+                   round.weights[r][i];
+      double d = way.adds_average ? average : average - w[i];
+      if (way.backwards) d = -d;
+      const double before = u[i];
+      u[i] = (way.keeps_velocity ? c.momentum * u[i] : 0.0) +
+             (way.ema ? 1 - c.momentum : 1.0) * (way.alpha_in_velocity ? c.alpha : 1.0) * d;
+      const double pulled = way.old_velocity ? before : u[i];
+      if (way.velocity_only || way.ema)
+        w[i] += (way.alpha_in_velocity ? 1.0 : c.alpha) * u[i];
+      else
+        w[i] += c.alpha * d +
+                (way.nesterov ? (way.alpha_once ? 1.0 : c.alpha) * c.momentum * pulled : 0.0);
+    }
+    all.push_back({w, u});
+  }
+  return all;
+}
+
+Call call_of(const Case& c) {
+  Call call{.scenario = "outer", .inputs = std::vector<Parcel>(1), .name = c.name};
+  Parcel& input = call.inputs[0];
+  const auto floats = [](const Numbers& numbers) {
+    return std::vector<float>(numbers.begin(), numbers.end());
+  };
+  const auto elements = static_cast<int64_t>(c.start.size());
+  input.set("alpha", c.alpha);
+  input.set("momentum", c.momentum);
+  input.set("optimizers", c.optimizers);
+  input.set("weights", Tensor::from(floats(c.start), {elements}));
+  for (size_t k = 0; k < c.rounds.size(); ++k) {
+    const Round& round = c.rounds[k];
+    std::vector<float> values;
+    for (const Numbers& weights : round.weights)
+      values.insert(values.end(), weights.begin(), weights.end());
+    input.set("samples" + std::to_string(k), round.samples);
+    input.set("results" + std::to_string(k),
+              Tensor::from(values, {static_cast<int64_t>(round.weights.size()), elements}));
+  }
+  return call;
+}
+
+/// The weights (or the velocity) after all rounds, one after the other.
+Numbers all_rounds(const Case& c, const Way& way, bool weights) {
+  Numbers numbers;
+  for (const Outcome& outcome : outcomes(c, way)) {
+    const Numbers& part = weights ? outcome.weights : outcome.velocity;
+    numbers.insert(numbers.end(), part.begin(), part.end());
+  }
+  return numbers;
+}
+
+std::vector<Mistake> mistakes(const Case& c, bool weights) {
+  const std::vector<std::pair<Way, const char*>> ways{
+      {{.by_samples = false},
+       "the plain mean of the results: a client counts as much as the samples it has learnt from"},
+      {{.divided = false}, "the shares do not add up to 1: divide by the samples of all results"},
+      {{.nesterov = false}, "there is no momentum in it"},
+      {{.keeps_velocity = false}, "the velocity is forgotten between rounds"},
+      {{.velocity_only = true},
+       "w moves by u alone: that is momentum without Nesterov's look ahead"},
+      {{.alpha_in_velocity = true}, "alpha is in the velocity already"},
+      {{.alpha_once = true}, "alpha does not act on the momentum's part"},
+      {{.backwards = true}, "w moves away from the average: d has the wrong sign"},
+      {{.adds_average = true}, "d is the average itself: the weights were not subtracted"},
+      {{.ema = true}, "u is a moving average: the contract adds d in full"},
+      {{.old_velocity = true}, "the velocity of the round before: u changes first"},
+      {{.rolls_on = true}, "a round without results moves something: nobody has answered"}};
+  std::vector<Mistake> all;
+  for (const auto& [way, message] : ways) all.push_back({all_rounds(c, way, weights), message});
+  return all;
+}
+
+void judge(const Case& c, const Parcel& result, int optimizer, bool weights) {
+  Numbers got;
+  for (size_t round = 0; round < c.rounds.size(); ++round) {
+    const Numbers part = lab::grading::to_doubles(
+        result.tensor(fmt::format("{}{}.{}", weights ? "weights" : "velocity", round, optimizer)));
+    got.insert(got.end(), part.begin(), part.end());
+  }
+  const Numbers right = all_rounds(c, {}, weights);
+  lab::grading::expect(
+      got, {.what = weights ? "the weights" : "the velocity",
+            .values = right,
+            .tolerance = lab::grading::relative_tolerance(right, 2e-5, 2.0),
+            .name =
+                [&](size_t i) {
+                  return fmt::format("round {}, element {}", i / c.start.size() + 1,
+                                     i % c.start.size());
+                },
+            .mistakes = [&] { return mistakes(c, weights); },
+            .if_not_finite = "a number that is none: without results or samples nothing changes"});
+}
+
+void expect_outer(const std::vector<Case>& cases) {
+  std::vector<Call> calls;
+  for (const Case& c : cases) calls.push_back(call_of(c));
+  judge_calls(calls, {.network = lab::grading::Network::kNone},
+              [&](size_t k, const std::vector<Parcel>& ranks) {
+                const Case& c = cases[k];
+                if (ranks[0].number("changed") != 0)
+                  stop("a client's result has changed: add up in a tensor of your own");
+                for (int o = 0; o < c.optimizers; ++o) {
+                  judge(c, ranks[0], o, true);
+                  judge(c, ranks[0], o, false);
+                }
+              });
+}
+
+TEST(Task5b, WithoutMomentumItIsTheAverage) {
+  expect_outer(
+      {{.name = "lab 03's example", .start = {0, 0}, .rounds = {{{100, 300}, {{1, 2}, {5, 10}}}}},
+       {.name = "two rounds, other weights to begin with",
+        .start = {3, -1},
+        .rounds = {{{1, 1, 2}, {{1, 2}, {5, 1}, {0, -4}}}, {{5}, {{2, 2}}}}}});
+}
+
+TEST(Task5b, Momentum) {
+  const std::vector<Round> rounds{{{100, 300}, {{1, 2}, {5, 10}}},
+                                  {{1, 1}, {{4, 7}, {6, 9}}},
+                                  {{2, 5, 1}, {{5, 5}, {7, 6}, {8, 1}}}};
+  expect_outer(
+      {{.name = "momentum 0.9", .alpha = 0.7, .momentum = 0.9, .start = {0, 1}, .rounds = rounds},
+       {.name = "alpha only", .alpha = 0.5, .start = {2, 1}, .rounds = rounds},
+       {.name = "two optimizers in turn",
+        .alpha = 0.7,
+        .momentum = 0.5,
+        .start = {0, 1},
+        .rounds = rounds,
+        .optimizers = 2}});
+}
+
+TEST(Task5b, WhoDoesNotAnswerDoesNotCount) {
+  expect_outer({{.name = "a round without results",
+                 .alpha = 0.7,
+                 .momentum = 0.9,
+                 .start = {2, 1},
+                 .rounds = {{{4}, {{1, 2}}}, {{}, {}}, {{2}, {{1, 3}}}}},
+                {.name = "results without samples",
+                 .momentum = 0.5,
+                 .start = {2, 1},
+                 .rounds = {{{0, 0}, {{1, 2}, {4, 4}}}, {{0, 6}, {{9, 9}, {1, 3}}}}}});
+}
+
+TEST(Task5b, Drawn) {
+  std::mt19937_64 random(lab::grading::scenario_seed() + 500);
+  const auto number = [&] { return static_cast<double>(random() % 2001) / 1000 - 1; };
+  std::vector<Case> cases;
+  for (int k = 0; k < 10; ++k) {
+    Case c{.name = fmt::format("drawn, number {}", k),
+           .alpha = 0.1 + static_cast<double>(random() % 10) / 10,
+           .momentum = static_cast<double>(random() % 10) / 10,
+           .start = {},
+           .rounds = {}};
+    const size_t elements = 1 + random() % 6;
+    for (size_t i = 0; i < elements; ++i) c.start.push_back(number());
+    for (int r = 0; r < 4; ++r) {
+      Round round;
+      for (uint64_t clients = random() % 5; clients > 0; --clients) {
+        round.samples.push_back(static_cast<double>(random() % 2000));
+        round.weights.emplace_back();
+        for (size_t i = 0; i < elements; ++i) round.weights.back().push_back(number());
+      }
+      c.rounds.push_back(round);
+    }
+    cases.push_back(c);
+  }
+  expect_outer(cases);
+}
+
+}  // namespace
+}  // namespace lab11

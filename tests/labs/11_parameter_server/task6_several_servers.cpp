@@ -1,0 +1,159 @@
+// Task 6: the time of one server, several, and a ring.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/grading/verdict.h"
+
+namespace lab11 {
+namespace {
+
+using lab::grading::Call;
+using lab::grading::Mistake;
+using lab::grading::Parcel;
+
+struct Case {
+  std::string name;
+  double workers = 4;
+  double servers = 1;
+  double bytes = 1e6;
+  double alpha = 1e-4;
+  double beta = 1e-9;
+  double seconds = 0;
+
+  double message(double part) const { return alpha + beta * part; }
+};
+
+double server_time(const Case& c, double servers) {
+  return 2 * std::max(c.workers, servers) * c.message(c.bytes / servers);
+}
+
+double ring_time(const Case& c) { return 2 * (c.workers - 1) * c.message(c.bytes / c.workers); }
+
+double enough(const Case& c) {
+  for (double k = 1; k <= c.workers; ++k)
+    if (server_time(c, k) <= c.seconds) return k;
+  return 0;
+}
+
+void expect_times(const std::string& function, const std::vector<Case>& cases) {
+  std::vector<Call> calls;
+  for (const Case& c : cases) {
+    Call call{.scenario = "times", .inputs = std::vector<Parcel>(1), .name = c.name};
+    Parcel& input = call.inputs[0];
+    input.set_text("function", function);
+    input.set("workers", c.workers);
+    input.set("servers", c.servers);
+    input.set("bytes", c.bytes);
+    input.set("alpha", c.alpha);
+    input.set("beta", c.beta);
+    input.set("seconds", c.seconds);
+    calls.push_back(call);
+  }
+  judge_calls(
+      calls, {.network = lab::grading::Network::kNone},
+      [&](size_t k, const std::vector<Parcel>& ranks) {
+        const Case& c = cases[k];
+        std::vector<Mistake> mistakes;
+        double right = enough(c);
+        const auto mistake = [&](double value, const char* message) {
+          mistakes.push_back({{value}, message});
+        };
+        if (function == "server_seconds") {
+          right = server_time(c, c.servers);
+          mistake(right / 2, "one direction only: weights are pulled and gradients pushed");
+          mistake(2 * c.workers * c.message(c.bytes),
+                  "every message has all bytes: a server holds only its part");
+          mistake(2 * c.workers * c.message(c.bytes / c.servers),
+                  "a worker has a message with every server, too: with more servers than workers, "
+                  "the workers are the busiest");
+          mistake(2 * c.servers * c.message(c.bytes / c.servers),
+                  "a server has a message with every worker");
+          mistake(2 * c.workers * c.servers * c.message(c.bytes / c.servers),
+                  "as if the servers took turns: they send at the same time");
+          mistake(2 * c.message(c.bytes / c.servers),
+                  "as if a server sent to all workers at once: one message at a time");
+          mistake(2 * (c.alpha + std::max(c.workers, c.servers) * c.beta * c.bytes / c.servers),
+                  "the latency is paid for each message");
+        } else if (function == "ring_seconds") {
+          right = ring_time(c);
+          mistake(2 * c.workers * c.message(c.bytes / c.workers),
+                  "a ring of n ranks has n - 1 steps in each half");
+          mistake(right / 2, "half of a ring: reduce-scatter and all-gather both have n - 1 steps");
+          mistake(2 * (c.workers - 1) * c.message(c.bytes), "a step carries one chunk, 1/n");
+        } else {
+          double fewer = 0, last = 0, strict = 0;
+          for (double m = c.workers; m >= 1; --m) {
+            if (server_time(c, m) <= c.seconds) last = std::max(last, m);
+            if (server_time(c, m) < c.seconds) strict = m;
+            if (server_time(c, m) <= c.seconds && m < c.workers) fewer = m;
+          }
+          mistake(fewer, "as many servers as workers are allowed");
+          mistake(strict, "exactly `seconds` is enough");
+          mistake(last, "the fewest, not the most");
+          if (right == 0) mistake(c.workers, "0, if even that many take longer");
+          if (right == 0) mistake(c.workers + 1, "0, if as many as workers take longer");
+        }
+        lab::grading::expect(ranks[0].number("value"), {.what = function,
+                                                        .values = {right},
+                                                        .tolerance = {1e-9 * right},
+                                                        .mistakes = [&] { return mistakes; }});
+      });
+}
+
+std::vector<Case> drawn(uint64_t seed, int64_t most) {
+  std::mt19937_64 random(seed + lab::grading::scenario_seed());
+  std::vector<Case> cases;
+  for (int k = 0; k < 20; ++k)
+    cases.push_back({.name = fmt::format("drawn, number {}", k),
+                     .workers = 1 + static_cast<double>(random() % 12),
+                     .servers = 1 + static_cast<double>(random() % static_cast<uint64_t>(most)),
+                     .bytes = static_cast<double>(random() % 50'000'000),
+                     .alpha = 1e-6 * static_cast<double>(random() % 2000),
+                     .beta = 1e-10 * static_cast<double>(1 + random() % 100)});
+  return cases;
+}
+
+TEST(Task6, ServerSeconds) {
+  std::vector<Case> cases = drawn(600, 12);
+  cases.insert(
+      cases.begin(),
+      {{.name = "one server"},
+       {.name = "two servers", .servers = 2},
+       {.name = "as many as workers", .servers = 4},
+       {.name = "more than workers", .workers = 3, .servers = 7},
+       {.name = "three servers, bytes that do not divide", .servers = 3, .bytes = 1e6 + 1}});
+  expect_times("server_seconds", cases);
+}
+
+TEST(Task6, RingSeconds) {
+  std::vector<Case> cases = drawn(601, 2);
+  cases.insert(cases.begin(), {{.name = "four workers"}, {.name = "one worker", .workers = 1}});
+  expect_times("ring_seconds", cases);
+}
+
+TEST(Task6, EnoughServers) {
+  std::vector<Case> cases;
+  for (Case c : drawn(602, 2)) {
+    // Between what two numbers of servers take, exactly one of these, or less than any takes.
+    const auto k = 1 + static_cast<double>(cases.size() % static_cast<size_t>(c.workers));
+    c.seconds = server_time(c, k) * (cases.size() % 3 == 0 ? 1.0 : 1.01);
+    if (cases.size() % 7 == 6) c.seconds = 0.99 * server_time(c, c.workers);
+    cases.push_back(c);
+  }
+  Case exact{.name = "exactly enough with two", .workers = 8, .alpha = 0, .beta = 0.5};
+  exact.seconds = server_time(exact, 2);
+  Case all{.name = "as many as workers", .alpha = 1e-5};
+  all.seconds = 1.01 * server_time(all, 4);
+  cases.insert(cases.begin(), {{.name = "time for everything", .seconds = 1},
+                               {.name = "two are enough", .workers = 8, .seconds = 0.0105},
+                               exact,
+                               all,
+                               {.name = "never enough", .seconds = 1e-6}});
+  expect_times("enough_servers", cases);
+}
+
+}  // namespace
+}  // namespace lab11
