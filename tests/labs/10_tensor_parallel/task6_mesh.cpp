@@ -282,11 +282,11 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
       if (!ranks[r].has(name)) continue;
       const Numbers before = numbers_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
       const Numbers zero(before.size(), 0.0);
+      const bool is_norm = gradient.dims() == 1;
       expect_tensor(
           fmt::format("clip_gradients: the gradient of {} on rank {}", name, r),
           ranks[r].tensor(name), plus(zero, before, factor),
           [&]() -> std::vector<Mistake> {
-            const bool is_norm = gradient.dims() == 1;
             return {{before, is_norm ? "clip_gradients: the gradients of the norms are as they "
                                        "were, although those of the matrices are scaled: all are"
                                      : "clip_gradients: the gradients are as they were, although "
