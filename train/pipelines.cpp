@@ -43,8 +43,10 @@ Groups make_groups(const Surroundings& around) {
   return {{.place = {.pipeline = mesh.place.pipeline, .stage = mesh.place.stage},
            .pipeline = std::move(mesh.pipeline),
            .replicas = std::move(mesh.replicas)},
-          std::make_unique<Slices>(std::move(mesh.slices), std::move(mesh.model), std::move(same),
-                                   vocabulary)};
+          std::make_unique<Slices>(Slices{.group = std::move(mesh.slices),
+                                          .model = std::move(mesh.model),
+                                          .same = std::move(same),
+                                          .vocabulary = vocabulary})};
 }
 
 LlamaStage make_stage(const Surroundings& around, const StageSpan& span, Slices* slices) {
