@@ -12,7 +12,6 @@
 namespace lab11 {
 namespace {
 
-using lab::grading::Expected;
 using lab::grading::Mistake;
 using lab::grading::Numbers;
 using lab::grading::stop;

@@ -13,7 +13,6 @@ namespace {
 
 using lab::Tensor;
 using lab::grading::Call;
-using lab::grading::Expected;
 using lab::grading::Mistake;
 using lab::grading::Numbers;
 using lab::grading::Parcel;
