@@ -113,7 +113,7 @@ std::vector<Mistake> mean_mistakes(const Oracle& oracle, size_t count) {
   };
   std::vector<Mistake> mistakes{
       {with([](const auto&, const Terms& all) { return 1.0 / static_cast<double>(all.size()); }),
-       "the plain mean of n gradients: a gradient counts as much as it has samples"},
+       "the plain mean of n gradients: each counts by its number of samples"},
       {with([](const Oracle::Term& term, const Terms&) { return term.samples; }),
        "a sum over samples that is not divided by their number"},
       {with([](const Oracle::Term& term, const Terms& all) {
