@@ -20,7 +20,7 @@ class Trainee {
 
   /// What a TrainingRun needs; refers to this object.
   virtual lab::TrainingParts parts() = 0;
-  /// One optimizer step of all ranks together. Returns what mean_loss wants.
+  /// One optimizer step of all ranks together. Returns the argument of mean_loss.
   virtual double step(std::span<const lab::TokenBatch> microbatches, float learning_rate) = 0;
   /// The mean loss over all targets of a step, on every rank.
   virtual double mean_loss(double own_loss) = 0;

@@ -1,4 +1,4 @@
-// Stages whose weights somebody binds, part by part, and takes away again.
+// Stages whose weights are bound and released part by part.
 #include "common/error.h"
 #include "common/model/llama_stage.h"
 #include "common/model/llama_stage_impl.h"

@@ -95,6 +95,7 @@ struct LlamaStage::Impl {
   StageSpan span;
   TensorSlice tensor_slice;
   bool has_whole_layers;
+  std::shared_ptr<LayerScratch> scratch;  // for microbatches of scratch_rows positions
   std::shared_ptr<StagePasses> passes;
   Device device;
   uint64_t seed;
@@ -104,7 +105,6 @@ struct LlamaStage::Impl {
   Tensor rope_angles;
   std::map<int, std::unique_ptr<InFlight>> in_flight;
   std::vector<std::unique_ptr<InFlight>> idle;  // all of one shape
-  std::shared_ptr<LayerScratch> scratch;        // for microbatches of scratch_rows positions
   int64_t scratch_rows = 0;
   size_t active_bytes = 0;
   size_t peak_bytes = 0;

@@ -8,8 +8,7 @@
 
 namespace lab {
 
-/// One slice of one: talks to nobody. `scratch` must outlive it; it is what a pass finds there that
-/// counts.
+/// Sends nothing. `scratch` must outlive this object; it may be replaced between passes.
 class WholePasses final : public StagePasses {
  public:
   explicit WholePasses(const std::shared_ptr<LayerScratch>& scratch) : scratch_(scratch) {}

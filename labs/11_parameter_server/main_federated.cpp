@@ -79,6 +79,8 @@ void settle(const Federated& federated, RunPlan& plan) {
     throw UsageError("--drop is a probability: from 0 to below 1");
   if (federated.outer_momentum < 0 || federated.outer_momentum >= 1)
     throw UsageError("--outer-momentum: from 0 to below 1");
+  if (plan.resume)
+    throw UsageError("--resume: the clients' own states are not saved; begin anew without it");
   // What a round reads, for the tokens per second; a client's step has one microbatch.
   plan.accumulate = federated.local_steps * std::min(federated.per_round, federated.clients);
 }
@@ -98,8 +100,6 @@ int train_federated(const RunPlan& plan, const Federated& federated) {
   const auto validate = [&] {
     return validation_loss(model, input.data, plan, input.functions.loss);
   };
-  if (plan.resume)
-    throw UsageError("--resume: the clients' own states are not saved; begin anew without it");
   TrainingRun run(plan, {model, *unused, sampler, input.tokenizer, input.data, validate});
   const LearningRate learning_rate = plan.learning_rates();
   std::mt19937_64 dropping(static_cast<uint64_t>(plan.seed));

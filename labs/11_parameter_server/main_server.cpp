@@ -24,7 +24,7 @@ using namespace lab;
 
 namespace {
 
-constexpr double kLonelyS = 10;  // so long the server waits for a worker when there is none
+constexpr double kLonelyS = 10;  // how long the server waits when it has no worker
 
 /// What server and worker must agree on, a line each.
 std::string work_of(const RunPlan& plan, const Input& input) {
@@ -63,7 +63,7 @@ class Crew {
       }
     }
   }
-  bool somebody_is_to_come() const {
+  bool more_will_come() const {
     return std::ranges::any_of(lives_, [](const Life& life) { return !life.process; });
   }
 
@@ -83,18 +83,6 @@ class Crew {
   int threads_ = 1;
   std::vector<Life> lives_;
 };
-
-std::string table(const std::map<int, int64_t>& counts, double seconds, int64_t stalest) {
-  std::string text = fmt::format("\n{:<10} {:>10} {:>14}\n", "worker", "gradients", "per second");
-  int64_t all = 0;
-  for (const auto& [worker, count] : counts) {
-    all += count;
-    text += fmt::format("{:<10} {:>10} {:>14.2f}\n", worker, count,
-                        static_cast<double>(count) / seconds);
-  }
-  return text + fmt::format("{:<10} {:>10} {:>14.2f}   in {:.1f} s; largest staleness {}\n", "all",
-                            all, static_cast<double>(all) / seconds, seconds, stalest);
-}
 
 }  // namespace
 
@@ -123,14 +111,13 @@ int serve(const RunPlan& plan, const Workers& workers) {
       const double now = clock.seconds();
       crew.attend(now);
       for (const std::string& note : server.take_notes()) fmt::print("\n{}\n", note);
-      if (!server.workers().empty() || crew.somebody_is_to_come() || learner.is_done())
-        company_s = now;
+      if (!server.workers().empty() || crew.more_will_come() || learner.is_done()) company_s = now;
       if (now - company_s <= kLonelyS) return true;
       if (learner.server().version > 0) run.save_checkpoint();
       fail("no worker is left at update {} of {}: continue with --resume --out {}",
            learner.server().version, plan.steps, run.folder().string());
     });
-    return table(counts, clock.seconds(), learner.stalest());
+    return describe_workers(counts, clock.seconds(), "s", learner.stalest());
   });
 }
 

@@ -98,37 +98,12 @@ void require_end(const Learner& learner, const WorkerSimulationReport& report,
        when);
 }
 
-struct Totals {
-  std::map<int, int64_t> pushed;
-  double seconds = 0;
-  int64_t stalest = 0;
-
-  int64_t gradients() const {
-    int64_t sum = 0;
-    for (const auto& [worker, count] : pushed) sum += count;
-    return sum;
-  }
-};
-
-std::string table(const Totals& totals) {
-  std::string text = fmt::format("\n{:<10} {:>10} {:>14}\n", "worker", "gradients", "per second");
-  for (const auto& [worker, count] : totals.pushed)
-    text += fmt::format("{:<10} {:>10} {:>14.3f}\n", worker, count,
-                        static_cast<double>(count) / totals.seconds);
-  return text + fmt::format(
-                    "{:<10} {:>10} {:>14.3f}   in {:.1f} s of simulated time; largest "
-                    "staleness {}\n",
-                    "all", totals.gradients(),
-                    static_cast<double>(totals.gradients()) / totals.seconds, totals.seconds,
-                    totals.stalest);
-}
-
-Totals totals_of(const WorkerSimulationReport& report, int64_t stalest) {
-  Totals totals{.pushed = {}, .seconds = report.seconds, .stalest = stalest};
-  for (const SimulatedEvent& event : report.events) {
-    totals.pushed[event.worker] += event.kind == Kind::kPushed ? 1 : 0;
-  }
-  return totals;
+/// Gradients that each worker has computed.
+std::map<int, int64_t> pushes_of(const WorkerSimulationReport& report) {
+  std::map<int, int64_t> pushes;
+  for (const SimulatedEvent& event : report.events)
+    pushes[event.worker] += event.kind == Kind::kPushed ? 1 : 0;
+  return pushes;
 }
 
 }  // namespace
@@ -140,7 +115,8 @@ int train_simulated(const RunPlan& plan, const Workers& workers) {
   return train(plan, input, workers.bound(), [&](Learner& learner, TrainingRun&) {
     const WorkerSimulationReport report = simulate(workers, learner, replica);
     require_end(learner, report, plan);
-    return grid(report) + table(totals_of(report, learner.stalest()));
+    return grid(report) + describe_workers(pushes_of(report), report.seconds, "s of simulated time",
+                                           learner.stalest());
   });
 }
 
@@ -150,7 +126,9 @@ struct Compared {
   std::string name;
   Curve by_time = {};
   Curve by_gradients = {};
-  Totals totals = {};
+  int64_t gradients = 0;
+  double seconds = 0;
+  int64_t stalest = 0;
   double validation = 0;
 };
 
@@ -177,7 +155,9 @@ Compared run_one(const std::string& name, RunPlan plan, const Workers& workers, 
       result.by_time.push_back({event.time, loss});
       result.by_gradients.push_back({static_cast<double>(taken), loss});
     }
-  result.totals = totals_of(report, learner.stalest());
+  for (const auto& [worker, count] : pushes_of(report)) result.gradients += count;
+  result.seconds = report.seconds;
+  result.stalest = learner.stalest();
   result.validation =
       validation_loss(learner.model(), input.data, plan, input.functions.loss).value_or(0.0);
   return result;
@@ -208,9 +188,8 @@ int compare(const RunPlan& plan, const Workers& workers) {
              "seconds", "per s", "staleness", "validation loss");
   for (const Compared& each : all)
     fmt::print("{:<18} {:>9} {:>12} {:>12.1f} {:>10.3f} {:>12} {:>16.4f}\n", each.name,
-               each.by_time.size(), each.totals.gradients(), each.totals.seconds,
-               static_cast<double>(each.totals.gradients()) / each.totals.seconds,
-               each.totals.stalest, each.validation);
+               each.by_time.size(), each.gradients, each.seconds,
+               static_cast<double>(each.gradients) / each.seconds, each.stalest, each.validation);
   const std::filesystem::path folder =
       make_run_folder(plan.out, source_folder() / "runs", plan.run_name);
   write_file(folder / "compare.html",

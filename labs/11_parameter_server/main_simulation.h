@@ -6,8 +6,8 @@
 
 namespace lab11 {
 
-/// One process computes all gradients; who would have computed which, and when, is simulated.
-/// Returns the exit code.
+/// One process computes all gradients. Which worker computes which, and when, is simulated. Returns
+/// the exit code.
 int train_simulated(const lab::RunPlan& plan, const Workers& workers);
 
 /// The same data with s = 0, with the bound (4 if that is 0), and asynchronously: losses against

@@ -25,7 +25,7 @@ double run(int ranks, const LinkCost& link, const std::function<void(ProcessGrou
 }
 
 /// Workers 0 ... w - 1, then the servers. In round r worker i and server (i + r) mod m have a
-/// message, so that nobody has two at a time.
+/// message, so that no machine has two at a time.
 double simulated_servers(int workers, int servers, const LinkCost& link) {
   return run(workers + servers, link, [&](ProcessGroup& world) {
     const int rounds = std::max(workers, servers);

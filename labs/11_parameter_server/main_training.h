@@ -1,4 +1,4 @@
-// Lab 11 · what the server and its workers have to do with LLaMAs. Given.
+// Lab 11 · training a LLaMA with the student's server and workers. Given.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +83,7 @@ class Learner {
   std::unique_ptr<lab::Optimizer> optimizer_;
   Server server_;
   std::function<bool(const Update&)> listener_;
-  lab::Tensor snapshot_;  // the weights of the present version, once somebody has asked for them
+  lab::Tensor snapshot_;  // the weights of the present version, once a worker has asked for them
   Update update_;         // what is known of the next one; `loss` is a sum so far
   int64_t stalest_ = 0;
   bool stopped_ = false;

@@ -1,4 +1,4 @@
-// Lab 11 · the options about workers: how many, how fast, and what becomes of them. Given.
+// Lab 11 · the options about workers: their number, speed, failures and joins. Given.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,15 @@ struct Workers {
   std::vector<double> link = {0, 0};  // us per message, ns per byte
   int64_t seed = 1;
 
-  /// Throws UsageError for what none of them can mean.
+  /// These throw UsageError for options that make no sense.
   int64_t bound() const;
   std::map<int, double> slowness() const;
   std::vector<lab::SimulatedWorker> schedule() const;
 };
+
+/// How many gradients each worker has computed in so many `unit`s of time: a table.
+std::string describe_workers(const std::map<int, int64_t>& gradients, double seconds,
+                             const std::string& unit, int64_t stalest);
 
 void add_worker_options(lab::CommandLine& line, Workers& workers);
 

@@ -113,7 +113,7 @@ def times():
 
 
 def trees():
-    """A double binary tree on eight ranks: who is a leaf in one tree is not in the other."""
+    """A double binary tree on eight ranks. A leaf of one tree is an inner node of the other."""
     fig = Figure(980, 360, "A double binary tree on eight ranks")
     # In-order trees over ranks 0..6 below rank 7; the second one is shifted by one rank.
     first = {3: [1, 5], 1: [0, 2], 5: [4, 6], 7: [3]}

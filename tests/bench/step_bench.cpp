@@ -145,7 +145,7 @@ void print(const nlohmann::ordered_json& r, const Measured& measured, double flo
              100 * std::ranges::min(measured.shares), 100 * std::ranges::max(measured.shares));
 }
 
-/// A program that needs a core all the time, while this lives.
+/// Keeps one core busy as long as this object lives.
 class BusyProgram {
  public:
   BusyProgram() : pid_(fork()) {

@@ -60,6 +60,8 @@ RULES = [
      "name the subject: anyone waiting, a rank that skips"),
     ("what", rf"(?:{PART}|\b(?:that|because) )what(?:ever)? [^?.!;:,|\0\x01]+, {VERB}",
      "no comma between subject and verb; better a noun as the subject"),
+    ("who", r": who [^?.!|\x01]{0,120}(?:\.|\x01|\Z)", "say what it does: hands out tickets"),
+    ("whatever", r"\b(?:over|at) whatever\b|\bwhatever becomes of\b", "any; what happens to"),
     ("low", r"\b(?:allows|enables) to\b", "lets you, makes it possible to"),
     # One word for one thing: docs/glossary.md.
     ("reduce", r"\ball ?reduces?\b(?![_.\"])", "all-reduce"),
@@ -86,11 +88,11 @@ Each has a thread of its own. | It is set, besides. | It is the how manieth. |
 The stages behind wait. | Told is the first rank. | They are kept equal for nothing. | Must it be? | So long, it waits. |
 Who waits for it now, waits for nothing. | Whoever sends first must wait for the other. |
 The signals wait for who reads them. | What others do before then, did not wait for them. |
-This allows to send. | An all reduce follows. | It has six micro-batches. |
+This allows to send. | Serving: who gets which answer when. | It has what is left, whatever becomes of the rest. | An all reduce follows. | It has six micro-batches. |
 It predicts the next word. | Each rank has its share of the data. | One thing: two: three.
 """
 GOOD = """
-Who gets stuck first? | Who holds what? Who sends what to whom, how many bytes, and when? |
+Who gets stuck first? | Ask: who sends what to whom? | Who holds what? Who sends what to whom, how many bytes, and when? |
 It says who waits for whom. | Whatever you merge, in whatever order, the result is the same. |
 The figure shows who may send. | That is the rule behind it. | It leaves nothing behind. |
 The rate of its own products. | What is lost, and who would notice? | Dear reader, wait.

@@ -1,4 +1,4 @@
-// Tests of common/data/sorted_shard.h: who reads what where shards differ.
+// Tests of common/data/sorted_shard.h: the sequences of each rank if shards differ.
 #include "common/data/sorted_shard.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What ranks do, to and with each other.
+// The operations of ranks: messages, collectives and computations.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@ enum class ReduceOp { kSum, kMin, kMax };
 
 /// The largest world: group members are the bits of one number.
 inline constexpr int kMaxWorldSize = 64;
+
+/// What a flight record notes: messages, collectives and computations.
 enum class OpKind : uint8_t {
   kSend,
   kRecv,

@@ -21,13 +21,13 @@ class ServerLink {
     double silent_s = 60;   // a server that is connected and says nothing for longer is gone
   };
 
-  /// Connects and greets. Throws Error: nobody there, refused.
+  /// Connects and greets. Throws Error if no server answers there, or if it refuses this worker.
   explicit ServerLink(Options options);
 
   int worker() const { return options_.worker; }
 
-  /// Sends a request and waits for its reply. kNothing: the connection was lost and is there again;
-  /// nobody knows whether the server has the request. Throws Error if the server is gone for good.
+  /// Sends a request and waits for its reply. kNothing: the connection was lost and is up again,
+  /// and the server may or may not have the request. Throws Error if the server is gone for good.
   Reply exchange(const Request& request);
 
  private:

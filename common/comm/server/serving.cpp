@@ -1,4 +1,4 @@
-// Requests, and who still waits.
+// Answers requests, and keeps the pulls that must wait.
 #include "common/comm/server/serving.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Serving: who gets which answer when, over whatever network the requests come.
+// Serving: answers the requests of workers, at once or when there is work, over any network.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct ServerHooks {
   std::function<Tensor()> weights;  // a copy of the present ones, which later updates leave alone
 };
 
-/// Asks the hooks, and keeps workers waiting whose pull has no answer yet: they are asked about
-/// again, in the order in which they came, whenever something has changed. One thread uses it.
+/// Passes requests to the hooks. A pull that the hooks leave unanswered waits, and is tried again
+/// after every change, in the order of arrival. For one thread.
 class Serving {
  public:
   explicit Serving(ServerHooks hooks) : hooks_(std::move(hooks)) {}
@@ -33,7 +33,7 @@ class Serving {
     Reply reply = {};
   };
   std::vector<Answer> on_request(int worker, int64_t tag, const Request& request);
-  /// The worker is gone, or seems to be.
+  /// Call it when a worker is gone, or seems to be.
   std::vector<Answer> on_leave(int worker);
 
  private:

@@ -24,11 +24,11 @@ using tcp_store::Socket;
 
 constexpr int kTickMilliseconds = 100;
 constexpr std::chrono::seconds kGreetingTime{5};
-constexpr std::chrono::seconds kWaitEvery{2};  // a worker that waits hears that we are there
+constexpr std::chrono::seconds kWaitEvery{2};  // between signs of life to a worker that waits
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
-/// The first line in which two texts of "name value" differ, for people.
+/// The first line in which two texts of "name value" lines differ, as a message.
 std::string first_difference(const std::string& ours, const std::string& theirs) {
   std::istringstream a(ours);
   std::istringstream b(theirs);
@@ -73,7 +73,7 @@ struct TcpServer::Impl {
       if (end && (connections.empty() || Clock::now() >= *end)) return;
       wait_for_events();
       for (const auto& connection : connections) attend(*connection);
-      say_that_we_are_there();
+      send_signs_of_life();
       remove_gone();
     }
   }
@@ -172,7 +172,7 @@ struct TcpServer::Impl {
     }
   }
 
-  /// The worker is gone for the server, and others may get its work.
+  /// Gives up the worker of this connection, so that others may get its work.
   void lose(Connection& c, const std::string& why) {
     if (std::exchange(c.is_gone, true)) return;
     if (c.worker < 0) {
@@ -195,7 +195,7 @@ struct TcpServer::Impl {
     c.is_gone = c.is_gone || c.leaves;
   }
 
-  void say_that_we_are_there() {
+  void send_signs_of_life() {
     const auto now = Clock::now();
     for (const auto& c : connections)
       if (c->waits && c->out.empty() && now - c->told > kWaitEvery) {

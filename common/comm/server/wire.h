@@ -24,7 +24,7 @@ struct Frame {
     kWork,  // ticket, item, version; the weights
     kTaken,
     kDone,
-    kWait,  // server, from time to time: no answer yet, but it is there
+    kWait,  // server, from time to time: alive, but no answer yet
   };
   Kind kind = Kind::kWait;
   std::array<int64_t, 3> numbers = {};

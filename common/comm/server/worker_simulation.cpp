@@ -1,4 +1,4 @@
-// The queue of events.
+// The event queue.
 #include "common/comm/server/worker_simulation.h"
 
 #include <algorithm>
@@ -49,14 +49,14 @@ class Run {
   }
 
  private:
-  /// From when a worker begins until it is killed or stops. Each request has an attempt's number.
+  /// A worker's process, from its start to its end. `attempt` numbers its requests.
   struct Life {
     SimulatedWorker worker;
     WorkerLogic logic = {};
     int64_t attempt = 0;
     bool begun = false;
     bool over = false;
-    bool closed = false;  // the server knows that it is over, or has met the next life
+    bool closed = false;  // the server has noticed the end, or has met this worker's next process
   };
   struct Event {
     double time = 0;
@@ -101,7 +101,7 @@ class Run {
     });
   }
 
-  /// The life's next request, once it has computed for so long.
+  /// Sends the process's next request after `compute_s`.
   void ask(size_t i, Request request, double compute_s) {
     if (request.kind == Request::Kind::kStop) {
       lives_[i].over = true;
@@ -143,7 +143,8 @@ class Run {
     }
   }
 
-  /// A reply to the request of this number, or none in time. What answers an older request is late.
+  /// Receives the reply to request number `attempt`, or kNothing after a timeout. Replies to older
+  /// requests are dropped.
   void hear(size_t i, int64_t attempt, const Reply& reply) {
     Life& life = lives_[i];
     if (life.over || attempt != life.attempt) return;
@@ -153,7 +154,7 @@ class Run {
     ask(i, life.logic(reply), is_work ? life.worker.compute_s * (1 + options_.jitter * draw()) : 0);
   }
 
-  /// When a message arrives that is sent now, over a wire that carries one at a time.
+  /// The arrival time of a message that is sent now, on a wire that carries one at a time.
   double pass(double& free_at, double bytes) {
     free_at = std::max(free_at, now_) + options_.link.seconds(bytes);
     return free_at + (options_.late_s > 0 ? options_.late_s * draw() : 0);

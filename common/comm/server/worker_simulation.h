@@ -60,10 +60,10 @@ struct WorkerSimulationReport {
   std::vector<SimulatedEvent> events;
 };
 
-/// `serving` and the logic of each worker (made when it begins) are called in the order of
-/// simulated time. The server sends one message at a time and receives one at a time. Computing
-/// takes time, deciding none. Ends when the server has finished and nobody waits for it any longer,
-/// or when no worker is left. Throws Error after `most_events`.
+/// Calls the hooks and each worker's logic (made when the worker begins) in the order of simulated
+/// time. The server sends one message at a time and receives one at a time. Computing
+/// takes time, deciding none. Ends when the server has finished and no worker waits for it, or when
+/// no worker is left. Throws Error after `most_events`.
 WorkerSimulationReport simulate_workers(const WorkerSimulation& options, ServerHooks server,
                                         const std::function<WorkerLogic(int worker)>& make_worker);
 

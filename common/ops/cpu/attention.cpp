@@ -71,8 +71,8 @@ class PackedHead {
   MatrixOf<T> rows_;
 };
 
-/// How far a loop over the `visible` entries of a row goes: to whole vectors, as what is left of
-/// one would be computed number by number.
+/// The end of a loop over the `visible` entries of a row, rounded up to whole vectors: a partial
+/// one would be computed element by element.
 int64_t whole_vectors(int64_t visible, int64_t columns) {
   constexpr int64_t kVector = 16;
   return std::min((visible + kVector - 1) / kVector * kVector, columns);

@@ -60,14 +60,13 @@ void check_out_is_free(const fs::path& out) {
   const bool empty = fs::is_empty(out, error);
   require(!error, "--out {}: {}", out.string(), error.message());
   if (empty || ended_before_a_record(out)) return;
-  const bool starts_again = can_resume(out) && list_checkpoints(out).empty();
-  require(!starts_again,
-          "--out {}: holds a run that ended without a checkpoint; add --resume to start that run "
-          "again, or choose another folder",
-          out.string());
-  throw Error(fmt::format(
-      "--out {}: not empty; choose another folder, or add --resume to continue the run in it",
-      out.string()));
+  if (can_resume(out) && list_checkpoints(out).empty())
+    fail(
+        "--out {}: holds a run that ended without a checkpoint; add --resume to start that run "
+        "again, or choose another folder",
+        out.string());
+  fail("--out {}: not empty; choose another folder, or add --resume to continue the run in it",
+       out.string());
 }
 
 fs::path options_file(const fs::path& folder) { return folder / "config.ini"; }

@@ -46,11 +46,11 @@ void open_missing_standard_descriptors() {
     if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the lowest free number
 }
 
-/// OpenMP's threads wait for each other in a loop for as long as another program's time slice, or
-/// forever: with one busy core, a step would take many times as long. To sleep at once costs a
-/// tenth of a step on an idle machine. These many turns, less than a millisecond, cost neither
-/// (docs/measurements.md). The runtime has read its settings before main, so that the program must
-/// start again to have others.
+/// By default, OpenMP's threads spin while they wait for each other, longer than another program's
+/// time slice: with one busy core, a step takes several times as long. Sleeping at once costs a
+/// tenth of a step on an idle machine. Spinning for this many turns, less than a millisecond,
+/// avoids both (docs/measurements.md). The runtime reads its settings before main, so the program
+/// must start again to change them.
 void make_waiting_threads_sleep_soon(int argc, char** argv) {
   constexpr const char* kTurns = "15000";
   if (argc == 0 || std::getenv("GOMP_SPINCOUNT") != nullptr ||

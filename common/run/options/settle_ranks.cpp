@@ -99,25 +99,22 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
              fmt::format("stages of each pipeline; default: {}", slices ? 1 : kStages))
         .within(1, kMaxWorldSize)
         .carried();
-    if (slices) {
+    if (division != Division::kMesh) {
       plan.tp = 0;
       line.add("--tp", plan.tp, "N",
-               "ranks that divide every layer among them; default: 3, or what --ranks leaves")
+               fmt::format(
+                   "ranks that divide every layer among them{}",
+                   slices ? "; default: 3, or what --ranks leaves" : " (lab 10); default: 1"))
           .within(1, kMaxWorldSize)
           .carried();
     }
-    if (division == Division::kTrainer) {
-      plan.tp = 0;
-      line.add("--tp", plan.tp, "N", "ranks that divide every layer (lab 10); default: 1")
-          .within(1, kMaxWorldSize)
-          .carried();
+    if (division == Division::kTrainer)
       line.add("--shard", plan.shard, "STAGE",
                "replicas hold the model in shards (lab 09). 1: the optimizer's state; 2: and "
                "gradients; 3: and weights; on six ranks unless --dp or --ranks says otherwise")
           .within(0, 3)
           .shows_default()
           .carried();
-    }
     plan.microbatches = 0;
     line.add("--microbatches", plan.microbatches, "M",
              fmt::format("microbatches of a wave in each pipeline; default: six a step in all "

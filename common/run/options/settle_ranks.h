@@ -20,14 +20,13 @@ void add_rank_options(CommandLine& line, RunPlan& plan);
 /// mesh, their number. Of a mesh, what was not given is
 ///   - dp and pp: 2 x 3. For a given number of ranks, as many stages as divide it, at most three;
 ///     one rank is 1 x 1.
-///     If layers are divided, 1 x 1 on three ranks, or on as many as there are. Of the trainer,
-///     whose layers are whole unless it is told otherwise, replicas in shards are six, or as many
-///     as there are ranks.
+///     If layers are divided, 1 x 1 on three ranks, or on as many as there are. In the trainer,
+///     layers are whole by default, and replicas in shards are six, or as many as there are ranks.
 ///   - microbatches: six per step in all pipelines together; in a resumed run, as many as before.
 /// `resumed`: microbatches per step of the run that is resumed; 0 for a new run.
-/// Throws UsageError: a world that is not of dp * pp * tp ranks; shards of something else than
-/// whole replicas; a resumed run that would read another number of microbatches per step; too many
-/// microbatches; --accumulate where these say it.
+/// Throws UsageError: a world that is not of dp * pp * tp ranks; shards together with
+/// stages or slices; a resumed run that would read another number of microbatches per step; too
+/// many microbatches; --accumulate where these say it.
 void settle_ranks(RunPlan& plan, int64_t resumed = 0);
 
 }  // namespace lab

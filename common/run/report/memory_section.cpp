@@ -23,9 +23,9 @@ std::string memory_section(const RunReport& report) {
     html += cell(rank.peak) + cell(rank.planned) + "</tr>\n";
   }
   return html +
-         "</tbody></table></div>\n<p class=\"about\">The most that tensors of each kind took in "
-         "training, at whatever moment; together: of all kinds at one moment. Communication: what "
-         "is gathered for a checkpoint. Planned: the estimate of <code>./workbook plan</code>, "
+         "</tbody></table></div>\n<p class=\"about\">The peak of each kind of tensor in "
+         "training; together: the peak of their sum. Communication: what is gathered for a "
+         "checkpoint. Planned: the estimate of <code>./workbook plan</code>, "
          "without that. Not counted: samples that rank 0 writes, and what libraries take.</p>"
          "</section>\n";
 }

@@ -37,8 +37,8 @@ struct MeasuredStep {
 /// The tensors of a rank in training, in bytes.
 struct RankMemory {
   std::string name;     // "p0 stage 1"
-  MemoryUse peaks{};    // the most of each kind, at whatever moment
-  int64_t peak = 0;     // the most of all kinds together
+  MemoryUse peaks{};    // of each kind, each at its own moment
+  int64_t peak = 0;     // of their sum
   int64_t planned = 0;  // what ./workbook plan expects; 0: unknown
 };
 

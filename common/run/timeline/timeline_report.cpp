@@ -49,7 +49,7 @@ std::string name_of(int rank, int ranks, int stages, int slices) {
   return name;
 }
 
-/// The ranks with the same slice are pipelines of their own.
+/// The ranks that hold the same slice form pipelines.
 Timeline theory_of_slices(const Timeline& measured, const Schedule& schedule, int slices) {
   Timeline theory = measured;
   for (int slice = 0; slice < slices; ++slice) {

@@ -79,7 +79,7 @@ struct Estimate {
 };
 
 /// Bytes that a rank of stage s holds for parameters: parameters * precision.parameter. In shards,
-/// what is divided counts 1/dp of it, and besides what a pass needs of it at once: two parts'
+/// what is divided counts 1/dp, plus what a pass needs whole at one time: two parts'
 /// weights (shard 3: this one and the next), a part's gradient (shard 2 and 3; a tied head's logits
 /// need one more of each). A part is a layer or one end of the model.
 double parameter_memory(const Training& training, const Layout& layout, const StageSpan& span);
@@ -95,8 +95,7 @@ double stage_memory(const Training& training, const Layout& layout,
 ///   - passes: stage_ends, with stage_flops * tokens / rate; a message has C numbers a token and
 ///     takes the slower of a stage's links, in the pipeline whose links are slowest;
 ///   - with tp > 1, in each pass: two all-reduces a layer of C numbers a token among the slices,
-///   one
-///     for the embedding in the forward pass and one for the head in the backward pass. Nothing
+///     one for the embedding in the forward pass and one for the head in the backward pass. Nothing
 ///     hides them;
 ///   - all-reduce of a stage's gradients among the dp ranks that hold it, when that stage is done
 ///     (hidden by the passes of other stages where those take longer);
@@ -108,8 +107,7 @@ double stage_memory(const Training& training, const Layout& layout,
 /// Left out: messages of a few bytes (norm, loss), reading data, checkpoints, and that small
 /// matrices are multiplied less efficiently than large ones. Throws Error unless the layout suits
 /// the training: pp <= layers, dp * m divides the batch, pp = 1 if the head is tied, tp divides
-/// heads, heads of keys and the MLP's channels (slice_config), at most as
-/// many ranks as devices.
+/// heads, heads of keys and the MLP's channels (slice_config), at most as many ranks as devices.
 Estimate estimate(const Training& training, const Cluster& cluster, const Layout& layout);
 
 /// The rate (DeviceSpec::flops) at which one process on the cluster's first device, or on all its

@@ -39,7 +39,7 @@ struct LossCase {
   }
 };
 
-/// How a mistake would count.
+/// A wrong way to compute the loss; by default it is right.
 struct Way {
   bool all_sums = true;      // the sum of exponentials is that of all ranks
   bool same_largest = true;  // counted from the same largest score

@@ -30,7 +30,7 @@ struct State {
   std::set<int64_t> returned = {};
 };
 
-/// One call, and what it left.
+/// One call, and the state after it.
 struct Record {
   size_t server = 0;
   entries::Operation operation = entries::kPull;

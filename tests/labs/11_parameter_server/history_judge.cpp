@@ -33,8 +33,7 @@ std::string told(const State& state) {
 
 std::string place(const Oracle& oracle, size_t call, const State& before) {
   return fmt::format("\n(call {}; n = {}, s = {}; before it: {})", call + 1, oracle.n(),
-                     oracle.s() > 1'000'000 ? "unbounded" : fmt::format("{}", oracle.s()),
-                     told(before));
+                     bound_in_words(oracle.s()), told(before));
 }
 
 void expect_state(const char* what, int64_t got, int64_t right, const std::string& why,

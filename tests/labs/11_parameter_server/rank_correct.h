@@ -1,4 +1,4 @@
-// Correct versions of tasks 1 to 4, in the place of the student's for tests of other tasks.
+// Correct versions of tasks 1 to 4, which replace the student's in the tests of other tasks.
 #pragma once
 
 #include "labs/11_parameter_server/parameter_server.h"

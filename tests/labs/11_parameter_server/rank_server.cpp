@@ -17,7 +17,7 @@ using entries::kElements;
 using lab::Tensor;
 using lab::grading::Parcel;
 
-/// A server of the student's functions, and what has happened to it.
+/// A server with the student's functions that logs every call.
 class Logged {
  public:
   Logged(int index, int n, int64_t s, int64_t items, std::vector<double>& log,

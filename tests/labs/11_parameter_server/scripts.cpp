@@ -8,6 +8,7 @@
 
 #include "tests/grading/verdict.h"
 #include "tests/labs/11_parameter_server/history.h"
+#include "tests/labs/11_parameter_server/staleness.h"
 
 namespace lab11 {
 namespace {
@@ -57,8 +58,7 @@ void judge_schedule(const Parcel& result, size_t k, const std::string& task) {
   expect_history(read_log(result.numbers("log" + number)), oracles,
                  {result.numbers("means" + number)}, task == "2");
   const std::string where =
-      fmt::format("\n(a schedule with n = {}, s = {}, {} items)", n,
-                  s == kUnbounded ? "unbounded" : fmt::format("{}", s), items);
+      fmt::format("\n(a schedule with n = {}, s = {}, {} items)", n, bound_in_words(s), items);
   if (settings[5] != 0)
     stop("the run never ends: the workers ask, and the server does not finish" + where);
   if (settings[4] == 0)

@@ -40,16 +40,15 @@ const std::vector<OtherRule>& other_rules() {
                 s;
        }},
       {"as if nothing were under way: the leases bring gradients, which fill updates before the "
-       "last "
-       "one arrives",
+       "last one arrives",
        [](const State& state, int64_t, int64_t s) {
          return state.version - oldest_of(state) <= s;
        }},
-      {"one too careful: a staleness of exactly s is allowed",
+      {"too carefully by one: a staleness of exactly s is allowed",
        [](const State& state, int64_t n, int64_t s) {
          return state.version + under_way(state) / n - oldest_of(state) < s;
        }},
-      {"one too careful: the new gradient itself does not fill an update before it arrives",
+      {"too carefully by one: the new gradient itself does not fill an update before it arrives",
        [](const State& state, int64_t n, int64_t s) {
          return state.version + (under_way(state) + 1) / n - oldest_of(state) <= s;
        }},
@@ -57,25 +56,24 @@ const std::vector<OtherRule>& other_rules() {
        [](const State& state, int64_t n, int64_t s) {
          return state.version + (under_way(state) + n - 1) / n - oldest_of(state) <= s;
        }},
-      {"counted in gradients, not in updates of n gradients each",
+      {"by a count of gradients, not of updates of n gradients each",
        [](const State& state, int64_t, int64_t s) {
          return state.version + under_way(state) - oldest_of(state) <= s;
        }},
-      {"asked by the newest lease: the oldest one is the problem",
+      {"by the newest lease: the oldest one is the problem",
        [](const State& state, int64_t n, int64_t s) {
          int64_t newest = 0;
          for (const auto& [ticket, lease] : state.leases) newest = std::max(newest, lease.version);
          if (state.leases.empty()) newest = state.version;
          return state.version + under_way(state) / n - newest <= s;
        }},
-      {"never anybody starts", [](const State&, int64_t, int64_t) { return false; }},
-      {"one at a time: a lease of somebody else does not forbid another one",
+      {"no in every state: then no worker ever starts",
+       [](const State&, int64_t, int64_t) { return false; }},
+      {"yes only if there is no lease: those of other workers do not forbid another one",
        [](const State& state, int64_t, int64_t) { return state.leases.empty(); }},
   };
   return rules;
 }
-
-std::string unbounded_or(int64_t s) { return s > 1'000'000 ? "unbounded" : fmt::format("{}", s); }
 
 [[noreturn]] void explain(const std::vector<Asked>& asked, const Asked& wrong,
                           const std::string& where) {
@@ -93,11 +91,14 @@ std::string unbounded_or(int64_t s) { return s > 1'000'000 ? "unbounded" : fmt::
       "{}\nthe answer is {}, and should be {}: with n = {}, s = {}, version {}, {} gradients for "
       "the next update and leases of versions {}, the last of all to arrive would be part of the "
       "update that is made at version {}, and the oldest version in use is {}{}",
-      why, wrong.answer ? "yes" : "no", wrong.answer ? "no" : "yes", wrong.n, unbounded_or(wrong.s),
-      wrong.state.version, wrong.state.gradients, versions, last, oldest_of(wrong.state), where));
+      why, wrong.answer ? "yes" : "no", wrong.answer ? "no" : "yes", wrong.n,
+      bound_in_words(wrong.s), wrong.state.version, wrong.state.gradients, versions, last,
+      oldest_of(wrong.state), where));
 }
 
 }  // namespace
+
+std::string bound_in_words(int64_t s) { return s > 1'000'000 ? "unbounded" : fmt::format("{}", s); }
 
 void judge_may_start(int64_t n, int64_t s, const Answers& answers, const std::string& where) {
   const auto& [state, yes] = answers.back();

@@ -10,6 +10,9 @@
 
 namespace lab11 {
 
+/// A bound, for messages: "unbounded" if it is kUnbounded.
+std::string bound_in_words(int64_t s);
+
 /// States in which may_start was asked, with the answers.
 using Answers = std::vector<std::pair<State, bool>>;
 

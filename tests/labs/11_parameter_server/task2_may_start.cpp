@@ -1,4 +1,4 @@
-// Task 2: the bound on the staleness, and nobody waits without need.
+// Task 2: staleness stays within its bound, and no worker waits needlessly.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

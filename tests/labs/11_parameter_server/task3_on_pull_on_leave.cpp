@@ -1,4 +1,4 @@
-// Task 3: who has which item, whatever becomes of the workers.
+// Task 3: tickets are handed out, and their items come back when a worker leaves.
 #include <gtest/gtest.h>
 
 #include "tests/grading/verdict.h"

@@ -32,7 +32,7 @@ struct Case {
   int optimizers = 1;
 };
 
-/// How a mistake would count.
+/// A wrong outer step; by default it is right.
 struct Way {
   bool by_samples = true;
   bool divided = true;
