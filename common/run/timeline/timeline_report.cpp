@@ -54,12 +54,14 @@ Timeline theory_of_slices(const Timeline& measured, const Schedule& schedule, in
   Timeline theory = measured;
   for (int slice = 0; slice < slices; ++slice) {
     Timeline same{.unit = measured.unit, .ranks = {}};
-    for (int rank = slice; rank < measured.rank_count(); rank += slices)
-      same.ranks.push_back(measured.ranks[static_cast<size_t>(rank)]);
+    for (int r = slice; r < measured.rank_count(); r += slices)
+      same.ranks.push_back(measured.ranks[static_cast<size_t>(r)]);
     same = theory_of(same, schedule);
-    for (int place = 0; place < same.rank_count(); ++place)
-      theory.ranks[static_cast<size_t>(place * slices + slice)] =
-          std::move(same.ranks[static_cast<size_t>(place)]);
+    auto rank = static_cast<size_t>(slice);
+    for (RankTimeline& own : same.ranks) {
+      theory.ranks[rank] = std::move(own);
+      rank += static_cast<size_t>(slices);
+    }
   }
   return theory;
 }
