@@ -49,7 +49,7 @@ dnnl::memory::desc description(const MatrixOf<T>& m, bool transposed) {
 struct ProductShape {
   int64_t threads, rows, inner, columns, a_ld, b_ld, c_ld;
   bool transposes_a, transposes_b, accumulates, rounds_c;
-  auto operator<=>(const ProductShape&) const = default;
+  auto operator<=>(const ProductShape&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct RoundedProduct {
