@@ -483,8 +483,8 @@ class Mutator:
     def reference(self, node: Cursor) -> None:
         """The name of a variable, a field or an enumerator."""
         target = node.referenced
-        if not self.text(node).endswith(target.spelling):
-            return  # an operator, or a macro
+        if target is None or not self.text(node).endswith(target.spelling):
+            return  # a name within a template, an operator, or a macro
         if target.kind == K.ENUM_CONSTANT_DECL:
             self.enumerator(node, target)
         elif self.definition and is_group(node.type) and target.kind in VARIABLES | {K.FIELD_DECL}:
