@@ -31,6 +31,19 @@ TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
   EXPECT_EQ(options.tokenizer.filename(), "tokenizer.model");
 }
 
+TEST(Options, AProgramHasALearningRateAndAWarmUpOfItsOwn) {
+  const ProgramInfo info{.about = "test", .learning_rate = 2e-3, .warmup_share = 3};
+  const auto parse_own = [&](std::vector<const char*> arguments) {
+    return settle_plan(static_cast<int>(arguments.size()), arguments.data(), info);
+  };
+  const RunPlan own = parse_own({"train", "--steps", "90"});
+  EXPECT_EQ(own.learning_rate, 2e-3);
+  EXPECT_EQ(own.warmup, 30);
+  const RunPlan given = parse_own({"train", "--steps", "90", "--lr", "0.1", "--warmup", "4"});
+  EXPECT_EQ(given.learning_rate, 0.1);
+  EXPECT_EQ(given.warmup, 4);
+}
+
 TEST(Options, EveryOptionArrives) {
   const RunPlan options = parse({"--steps",
                                  "10",

@@ -93,12 +93,13 @@ void add_data_options(CommandLine& line, RunPlan& plan) {
   line.add("--cache", plan.cache, "FOLDER", "where the tokenized corpus is kept");
 }
 
-void add_optimization_options(CommandLine& line, RunPlan& plan) {
+void add_optimization_options(CommandLine& line, RunPlan& plan, const ProgramInfo& info) {
   line.group("Optimization");
   line.add("--batch", plan.batch, "N", "sequences per microbatch").shows_default();
   line.add("--accumulate", plan.accumulate, "N", "microbatches per step").shows_default();
   line.add("--lr", plan.learning_rate, "X", "peak learning rate").shows_default();
-  line.add("--warmup", plan.warmup, "N", "steps of linear rise; default: a sixteenth of --steps");
+  line.add("--warmup", plan.warmup, "N",
+           fmt::format("steps of linear rise; default: --steps / {}", info.warmup_share));
   line.add_choice<Decay>("--decay", plan.decay,
                          {{"constant", Decay::kConstant}, {"cosine", Decay::kCosine}},
                          "how the learning rate falls after the warm-up; default: cosine");
@@ -136,7 +137,7 @@ Reading read_over(RunPlan& plan, const std::vector<const char*>& arguments,
   CommandLine line(info.about);
   add_run_options(line, plan, info);
   add_data_options(line, plan);
-  add_optimization_options(line, plan);
+  add_optimization_options(line, plan, info);
   add_model_options(line, plan.model);
   add_rank_options(line, plan);
   line.group("Run");
@@ -149,8 +150,9 @@ Reading read_over(RunPlan& plan, const std::vector<const char*>& arguments,
 }
 
 // Values that follow from others unless given.
-void derive(RunPlan& plan, const std::set<std::string>& given) {
-  if (!given.contains("--warmup")) plan.warmup = std::max<int64_t>(plan.steps, 0) / 16;
+void derive(RunPlan& plan, const std::set<std::string>& given, const ProgramInfo& info) {
+  if (!given.contains("--warmup"))
+    plan.warmup = std::max<int64_t>(plan.steps, 0) / info.warmup_share;
   if (!given.contains("--kv-heads")) plan.model.kv_heads = plan.model.heads;
   if (!given.contains("--hidden")) plan.model.hidden_dim = 4 * plan.model.dim;
   if (!given.contains("--weight-decay") && plan.optimizer == OptimizerKind::kAdamW)
@@ -213,6 +215,7 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
   RunPlan plan = default_plan();
   plan.batch = info.batch;
   plan.steps = info.steps;
+  plan.learning_rate = info.learning_rate;
   plan.checkpoint_every = info.checkpoint_every;
   std::vector<const char*> arguments(argv, argv + argc);
   std::set<std::string> given = read_over(plan, arguments, info).given;
@@ -235,7 +238,7 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
       arguments.insert(arguments.end(), {"--config", options.c_str()});
       given = read_over(plan, arguments, info).given;
     }
-    derive(plan, given);
+    derive(plan, given, info);
     if (!plan.resume && !plan.out.empty()) check_out_is_free(plan.out);
     settle_ranks(plan);
   }
