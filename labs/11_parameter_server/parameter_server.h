@@ -57,8 +57,8 @@ inline constexpr int64_t kUnbounded = int64_t{1} << 62;
 /// to somebody else now: nothing changes, and the result is false.
 /// Otherwise the lease ends, and the gradient counts, once, with the weight of its samples. With
 /// the n-th gradient since the last update, `server.update` is called with their mean over all
-/// samples (zeros if there are none), `version` grows by one, and `sum`, `samples` and `gradients`
-/// begin anew. The result is true. push.gradient stays as it is.
+/// samples (zeros if there are none); only then `version` grows by one, and `sum`, `samples` and
+/// `gradients` begin anew. The result is true. push.gradient stays as it is.
 bool on_push(Server& server, const lab::Push& push);
 
 /// Task 2 · Whether one more ticket may be handed out now, so that no gradient can ever be used
@@ -92,8 +92,9 @@ struct Worker {
 /// Task 4 · The worker's next request, given what came back after `worker.last`.
 ///
 /// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls. kDone:
-/// stops. kNothing: the same request again, because nobody knows whether it or its answer was lost;
-/// nothing is computed again. So the first call, with kNothing, returns a pull.
+/// stops, and stays stopped. kNothing: the same request again, because nobody knows whether it or
+/// its answer was lost; nothing is computed again. So the first call, with kNothing, returns a
+/// pull.
 lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute);
 
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.

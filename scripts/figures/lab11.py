@@ -17,21 +17,27 @@ def schedule(n, bound):
     """(worker, start, end, item, staleness) and the times of updates, by the rule of section 2.5."""
     version, arrived, item, now = 0, 0, 0, 0.0
     leases, spans, updates = {}, [], []
-    while now < SECONDS:
-        for worker, compute in enumerate(COMPUTE):
-            last = version + (arrived + len(leases)) // n
-            oldest = min([version] + [lease[1] for lease in leases.values()])
-            if worker not in leases and last - oldest <= bound:
-                leases[worker] = (now, version, item, now + compute)
-                item += 1
-        now = min(lease[3] for lease in leases.values())
-        for worker in sorted(w for w, lease in leases.items() if lease[3] == now):
-            start, used, number, end = leases.pop(worker)
-            spans.append((worker, start, end, number, version - used))
-            arrived += 1
-            if arrived == n:
-                arrived, version = 0, version + 1
-                updates.append(now)
+
+    def pull(worker):
+        nonlocal item
+        last = version + (arrived + len(leases)) // n
+        oldest = min([version] + [lease[1] for lease in leases.values()])
+        if worker not in leases and last - oldest <= bound:
+            leases[worker] = (now, version, item, now + COMPUTE[worker])
+            item += 1
+
+    for worker in range(len(COMPUTE)):
+        pull(worker)
+    while now <= SECONDS:
+        first = min(leases, key=lambda worker: (leases[worker][3], worker))
+        start, used, number, now = leases.pop(first)
+        spans.append((first, start, now, number, version - used))
+        arrived += 1
+        if arrived == n:
+            arrived, version = 0, version + 1
+            updates.append(now)
+        for worker in [first, *range(len(COMPUTE))]:  # it pulls at once; those that wait try again
+            pull(worker)
     return [span for span in spans if span[2] <= SECONDS], [time for time in updates if time <= SECONDS]
 
 
@@ -57,7 +63,7 @@ def workers_figure():
         for time in sorted(set(updates)):
             figure.rect(left + time * scale - 1, y - 4 * height, 2, 4 * height, RED, RED, 0, 0)
         y += 46
-    figure.text(left, y - 6, "The number is the staleness of the gradient. Red: an update. Grey: the worker waits.", 16,
+    figure.text(left, y - 6, "Number and colour: the staleness of the gradient. Red line: an update. Grey: the worker waits.", 16,
                 INK, "start")
     figure.save(FOLDER / "workers.svg")
 

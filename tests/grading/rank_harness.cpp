@@ -70,6 +70,9 @@ std::map<std::string, std::string> environment_of(const Scene& scene, int rank) 
       // Threads that wait in a loop instead of sleeping make a loaded machine 15 times slower.
       {"OMP_WAIT_POLICY", "PASSIVE"},
       {"GOMP_SPINCOUNT", "0"},  // it might be set for other programs, and would overrule the policy
+      // New memory is otherwise 0 most of the time, and whoever forgets to write it is right by
+      // chance. Bytes of 0xfe make floats of -1.7e38.
+      {"MALLOC_PERTURB_", "1"},
       {kSimpleProductsVariable, kSimpleProducts}};
   if (scene.server)
     environment.insert({{"MASTER_ADDR", "127.0.0.1"},

@@ -35,7 +35,7 @@ struct RankJob {
 };
 
 /// Starts all ranks, waits, and leaves neither process nor file behind. Each rank finds RANK,
-/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT and
+/// LOCAL_RANK, WORLD_SIZE, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, MALLOC_PERTURB_ and
 /// kSimpleProductsVariable in its environment, over Gloo also MASTER_ADDR and MASTER_PORT of a
 /// store that the harness serves. A job that can never go on (a deadlock, a rank that others wait
 /// for is gone) is ended at once and explained. Throws Error if the harness itself fails: program

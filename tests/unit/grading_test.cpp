@@ -81,6 +81,12 @@ TEST(Difference, NotFiniteIsNeverRight) {
   EXPECT_NE(difference({1, 2, -3, 0}, infinite_tolerance), "");
 }
 
+TEST(Difference, NamesMemoryThatWasNotWritten) {
+  const std::string message =
+      difference({1, -1.694739e38}, {.what = "x", .values = {1, 2}, .tolerance = {0.1}});
+  EXPECT_TRUE(contains(message, "memory that nothing was written to")) << message;
+}
+
 TEST(Difference, CountsMustAgree) {
   EXPECT_TRUE(contains(difference({1, 2, -3}, expected()), "3 numbers were returned"));
 }
