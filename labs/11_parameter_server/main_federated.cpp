@@ -100,9 +100,16 @@ int train_federated(const RunPlan& plan, const Federated& federated) {
   const auto validate = [&] {
     return validation_loss(model, input.data, plan, input.functions.loss);
   };
-  TrainingRun run(plan, {model, *unused, sampler, input.tokenizer, input.data, validate});
+  TrainingRun run(plan, {.model = model,
+                         .optimizer = *unused,
+                         .sampler = sampler,
+                         .tokenizer = input.tokenizer,
+                         .data = input.data,
+                         .validate = validate,
+                         .resumable = false});
   const LearningRate learning_rate = plan.learning_rates();
   std::mt19937_64 dropping(static_cast<uint64_t>(plan.seed));
+  int64_t rounds = 0;
   int64_t answers = 0;
   for (int64_t round = run.begin(); run.goes_on(round); ++round) {
     run.next_microbatches();
@@ -128,6 +135,7 @@ int train_federated(const RunPlan& plan, const Federated& federated) {
       result.weights = model.parameters().clone();
       results.push_back(std::move(result));
     }
+    ++rounds;
     answers += static_cast<int64_t>(results.size());
     outer_step(weights, results, outer);
     model.parameters().copy_from(weights);
@@ -135,8 +143,8 @@ int train_federated(const RunPlan& plan, const Federated& federated) {
     if (run.checkpoint_due(round)) run.save_checkpoint();
   }
   run.finish();
-  fmt::print("clients     {} answers in {} rounds; {:.1f} MB to and from each\n", answers,
-             plan.steps, static_cast<double>(weights.bytes()) / 1e6);
+  fmt::print("clients     {} answers in {} rounds; {:.1f} MB to and from each\n", answers, rounds,
+             static_cast<double>(weights.bytes()) / 1e6);
   run.tell_story();
   return run.exit_code();
 }

@@ -285,8 +285,11 @@ void TrainingRun::finish() {
     return;
   }
   if (exit_code_ != 0) {
-    fmt::print("\nstopped after step {}; to continue: the same program with --resume --out {}\n",
-               state_.step, folder);
+    fmt::print("\nstopped after step {}", state_.step);
+    if (parts_.resumable)
+      fmt::print("; to continue: the same program with --resume --out {}\n", folder);
+    else
+      fmt::print("; a run of this kind cannot go on\n");
     return;
   }
   const auto& history = metrics_->history();

@@ -70,6 +70,8 @@ struct TrainingParts {
   /// Whether these are whole tensors of the model, of which each rank writes some. Otherwise only
   /// `load_shards` can read the checkpoint, and no story is told, since no rank holds the model.
   bool whole_tensors = false;
+  /// False if a run has state that is not in its checkpoints, so that it cannot go on from one.
+  bool resumable = true;
 };
 
 /// Everything around a training loop, so that the loop shows only training: progress in the
