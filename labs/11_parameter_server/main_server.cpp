@@ -31,9 +31,9 @@ std::string work_of(const RunPlan& plan, const Input& input) {
   const LlamaConfig& m = input.model;
   return fmt::format(
       "lab 11\nprotocol 1\ndim {}\nlayers {}\nheads {}\nkv-heads {}\nhidden {}\ncontext {}\n"
-      "vocabulary {}\ntied {}\nbatch {}\nseed {}\nsequences {}\n",
-      m.dim, m.layers, m.heads, m.kv_heads, m.hidden_dim, plan.model.context, m.vocab_size,
-      m.tied_head, plan.batch, plan.seed, input.sequences(plan));
+      "tied {}\nprecision {}\nvocabulary {}\ncorpus {:016x}\nbatch {}\nseed {}\n",
+      m.dim, m.layers, m.heads, m.kv_heads, m.hidden_dim, plan.model.context, m.tied_head,
+      plan.precision, m.vocab_size, input.data.fingerprint(), plan.batch, plan.seed);
 }
 
 /// A worker's process, from when it is started until it is killed.
@@ -53,11 +53,11 @@ class Crew {
   }
 
   /// Starts and kills those whose time has come, in seconds.
-  void attend(double now) {
+  void attend(double now, ProgressLine& progress) {
     for (Life& life : lives_) {
       if (!life.process && now >= life.worker.begins_at) start(life);
       if (life.process && !life.was_killed && now >= life.worker.killed_at) {
-        fmt::print("\nkilled worker {}\n", life.worker.number);
+        progress.note(fmt::format("killed worker {}", life.worker.number));
         life.process->end();
         life.was_killed = true;
       }
@@ -89,36 +89,38 @@ class Crew {
 int serve(const RunPlan& plan, const Workers& workers) {
   set_thread_count(plan.threads);
   const Input input(plan);
-  return train(plan, input, workers.bound(), [&](Learner& learner, TrainingRun& run) {
-    std::map<int, int64_t> counts;  // of gradients that counted
-    ServerHooks hooks = learner.hooks();
-    hooks.push = [&, inner = hooks.push](const Push& push) {
-      const auto lease = learner.server().leases.find(push.ticket);
-      if (lease != learner.server().leases.end()) ++counts[lease->second.worker];
-      inner(push);
-    };
+  int crew_size = 0;  // numbers below are those of workers that this process starts, at some time
+  for (const SimulatedWorker& worker : workers.schedule())
+    crew_size = std::max(crew_size, worker.number + 1);
+  const auto drive = [&](Learner& learner, const Ledger& ledger, TrainingRun& run) {
     TcpServer server({.address = workers.bind,
                       .work = work_of(plan, input),
-                      .elements = learner.model().parameters().numel()},
-                     hooks);
+                      .elements = learner.model().parameters().numel(),
+                      .silent_s = workers.patience,
+                      .first_free = crew_size},
+                     learner.hooks());
     const std::string where = fmt::format("{}:{}", workers.bind, server.port());
-    fmt::print("server      {}; one more worker: the same command with --work-for {}\n", where,
-               where);
+    run.progress().note(fmt::format(
+        "server      {}; one more worker: the same command with --work-for {}", where, where));
     Crew crew(plan, workers, (run.folder() / "config.ini").string(), where);
     const Stopwatch clock;
     double company_s = 0;  // when there was last a worker
     server.run([&] {
       const double now = clock.seconds();
-      crew.attend(now);
-      for (const std::string& note : server.take_notes()) fmt::print("\n{}\n", note);
+      crew.attend(now, run.progress());
+      for (const std::string& note : server.take_notes()) run.progress().note(note);
       if (!server.workers().empty() || crew.more_will_come() || learner.is_done()) company_s = now;
       if (now - company_s <= kLonelyS) return true;
-      if (learner.server().version > 0) run.save_checkpoint();
+      require(learner.updates() > 0, "no worker is left before the first update: start again");
+      run.save_checkpoint();
       fail("no worker is left at update {} of {}: continue with --resume --out {}",
-           learner.server().version, plan.steps, run.folder().string());
+           learner.updates(), plan.steps, run.folder().string());
     });
-    return describe_workers(counts, clock.seconds(), "s", learner.stalest());
-  });
+    std::map<int, int64_t> gradients;
+    for (const auto& [number, worker] : ledger.workers()) gradients[number] = worker.gradients;
+    return describe_workers(gradients, clock.seconds(), "s", learner.stalest());
+  };
+  return train(plan, input, workers.bound(), drive);
 }
 
 int work(const RunPlan& plan, const Workers& workers) {

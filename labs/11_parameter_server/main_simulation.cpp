@@ -112,7 +112,7 @@ int train_simulated(const RunPlan& plan, const Workers& workers) {
   set_thread_count(plan.threads);
   const Input input(plan);
   Replica replica(plan, input);
-  return train(plan, input, workers.bound(), [&](Learner& learner, TrainingRun&) {
+  return train(plan, input, workers.bound(), [&](Learner& learner, const Ledger&, TrainingRun&) {
     const WorkerSimulationReport report = simulate(workers, learner, replica);
     require_end(learner, report, plan);
     return grid(report) + describe_workers(pushes_of(report), report.seconds, "s of simulated time",

@@ -71,18 +71,26 @@ Learner::Learner(const RunPlan& plan, const Input& input, int64_t staleness)
     if (clip > 0) clip_gradients(model_, clip);
     optimizer_->step(model_.parameters(), model_.gradients(), rates.at(server_.version + 1));
     snapshot_ = {};
+    ++updates_;
   };
 }
 
-void Learner::resume_at(int64_t version) {
+void Learner::begin_at(int64_t version, Ledger& ledger) {
+  ledger_ = &ledger;
+  updates_ = version;
   server_.version = version;
-  server_.next_item = version * server_.gradients_per_update;
+  server_.next_ticket = ledger.next_ticket();
+  // Items that have counted may have overtaken others, whose leases have ended with the process.
+  for (const int64_t item : ledger.counted_items()) {
+    while (server_.next_item < item) server_.returned.insert(server_.next_item++);
+    server_.next_item = item + 1;
+  }
 }
 
 ServerHooks Learner::hooks() {
-  return {.pull = [this](int worker) { return on_pull(server_, worker); },
+  return {.pull = [this](int worker) { return pull(worker); },
           .push = [this](const Push& p) { push(p); },
-          .leave = [this](int worker) { on_leave(server_, worker); },
+          .leave = [this](int worker) { leave(worker); },
           .finished = [this] { return is_done(); },
           .weights =
               [this] {
@@ -91,12 +99,26 @@ ServerHooks Learner::hooks() {
               }};
 }
 
+std::optional<Ticket> Learner::pull(int worker) {
+  const std::optional<Ticket> ticket = on_pull(server_, worker);
+  if (ledger_ != nullptr) ledger_->pulled(worker, ticket, updates_);
+  return ticket;
+}
+
+void Learner::leave(int worker) {
+  on_leave(server_, worker);
+  if (ledger_ != nullptr) ledger_->left(worker);
+}
+
 void Learner::push(const Push& push) {
   const auto lease = server_.leases.find(push.ticket);
   const int64_t version = server_.version;
   const int64_t staleness =
       lease == server_.leases.end() ? 0 : server_.version - lease->second.version;
-  if (!on_push(server_, push)) return;
+  const int64_t update = updates_ + 1;
+  const bool counts = on_push(server_, push);
+  if (ledger_ != nullptr) ledger_->pushed(push, counts ? std::optional(update) : std::nullopt);
+  if (!counts) return;
   update_.loss += push.gradient.loss * static_cast<double>(push.gradient.samples);
   update_.samples += push.gradient.samples;
   update_.stalest = std::max(update_.stalest, staleness);
@@ -109,7 +131,7 @@ void Learner::push(const Push& push) {
 }
 
 int train(const RunPlan& plan, const Input& input, int64_t staleness,
-          const std::function<std::string(Learner&, TrainingRun&)>& drive) {
+          const std::function<std::string(Learner&, const Ledger&, TrainingRun&)>& drive) {
   Learner learner(plan, input, staleness);
   // Where the data of the present version end: what a checkpoint saves.
   Sampler sampler(input.sequences(plan), static_cast<uint64_t>(plan.seed));
@@ -119,7 +141,8 @@ int train(const RunPlan& plan, const Input& input, int64_t staleness,
   TrainingRun run(
       plan, {learner.model(), learner.optimizer(), sampler, input.tokenizer, input.data, validate});
   const int64_t first_step = run.begin();
-  learner.resume_at(first_step - 1);
+  Ledger ledger(run.folder() / "gradients.jsonl", first_step - 1, plan.accumulate);
+  learner.begin_at(first_step - 1, ledger);
   std::string summary;
   if (run.goes_on(first_step)) {
     run.next_microbatches();  // `sampler` goes along, and the clock of tokens/s starts
@@ -130,7 +153,7 @@ int train(const RunPlan& plan, const Input& input, int64_t staleness,
       if (goes_on) run.next_microbatches();
       return goes_on;
     });
-    summary = drive(learner, run);
+    summary = drive(learner, ledger, run);
   }
   run.finish();
   fmt::print("{}", summary);

@@ -15,6 +15,7 @@
 #include "common/run/options/run_plan.h"
 #include "common/run/training/training_functions.h"
 #include "common/run/training/training_run.h"
+#include "labs/11_parameter_server/main_ledger.h"
 #include "labs/11_parameter_server/parameter_server.h"
 
 namespace lab11 {
@@ -59,13 +60,15 @@ class Learner {
     int64_t stalest = 0;  // the largest staleness of its gradients
   };
 
-  /// Begins at version `done`, of a run that is resumed.
   Learner(const lab::RunPlan& plan, const Input& input, int64_t staleness);
-  void resume_at(int64_t version);
+  /// Begins at this version, of a run that is resumed: with the items that have not counted yet.
+  /// What happens from now on is noted in `ledger`, which must outlive the last call of a hook.
+  void begin_at(int64_t version, Ledger& ledger);
 
   lab::LlamaStage& model() { return model_; }
   lab::Optimizer& optimizer() { return *optimizer_; }
   const Server& server() const { return server_; }
+  int64_t updates() const { return updates_; }
   /// Called after each update. False: the run ends here.
   void when_updated(std::function<bool(const Update&)> listener) {
     listener_ = std::move(listener);
@@ -77,11 +80,15 @@ class Learner {
   int64_t stalest() const { return stalest_; }
 
  private:
+  std::optional<lab::Ticket> pull(int worker);
   void push(const lab::Push& push);
+  void leave(int worker);
 
   lab::LlamaStage model_;
   std::unique_ptr<lab::Optimizer> optimizer_;
   Server server_;
+  int64_t updates_ = 0;  // made so far; counted here, not by the student's functions
+  Ledger* ledger_ = nullptr;
   std::function<bool(const Update&)> listener_;
   lab::Tensor snapshot_;  // the weights of the present version, once a worker has asked for them
   Update update_;         // what is known of the next one; `loss` is a sum so far
@@ -92,6 +99,6 @@ class Learner {
 /// Everything around a learner: validation, metrics, checkpoints, Ctrl-C. `drive` makes updates
 /// happen until learner.is_done(); what it returns is printed at the end. Returns the exit code.
 int train(const lab::RunPlan& plan, const Input& input, int64_t staleness,
-          const std::function<std::string(Learner&, lab::TrainingRun&)>& drive);
+          const std::function<std::string(Learner&, const Ledger&, lab::TrainingRun&)>& drive);
 
 }  // namespace lab11

@@ -134,6 +134,10 @@ void add_worker_options(lab::CommandLine& line, Workers& workers) {
       .within(0, kMostWorkers - 1)
       .not_in_file();
   line.add("--pace", workers.pace, "F", "it takes F times as long").not_in_file();
+  line.add("--patience", workers.patience, "S",
+           "a worker that computes for longer than S seconds without a word counts as dead")
+      .shows_default()
+      .not_in_file();
   line.add("--jitter", workers.jitter, "F",
            "in simulated time: a computation takes up to this fraction longer")
       .shows_default()
@@ -157,6 +161,7 @@ void settle(const Workers& workers, lab::RunPlan& plan) {
   workers.schedule();
   if (workers.jitter < 0 || workers.link[0] < 0 || workers.link[1] < 0)
     throw UsageError("--jitter and --link: times are not negative");
+  if (workers.patience <= 0) throw UsageError("--patience: more than 0 seconds");
   if (workers.lost < 0 || workers.lost > 0.9) throw UsageError("--lost: from 0 to 0.9");
 }
 

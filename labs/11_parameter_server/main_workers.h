@@ -27,6 +27,7 @@ struct Workers {
   int own_number = -1;        // its number; -1: the server chooses
   double pace = 1;            // it takes so many times as long
   std::string bind = "127.0.0.1";     // where the server listens
+  double patience = 60;               // seconds without a word until a worker counts as dead
   std::vector<double> link = {0, 0};  // us per message, ns per byte
   int64_t seed = 1;
 

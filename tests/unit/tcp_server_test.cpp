@@ -209,6 +209,27 @@ TEST(TcpServer, AWorkerEndsWhenTheServerIsGone) {
   EXPECT_NE(error.find("is gone: start it again with --resume"), std::string::npos) << error;
 }
 
+TEST(TcpServer, TwoWorkersOfOneNumberDoNotDriveEachOtherOut) {
+  Tickets tickets{.items = 1'000'000};
+  TcpServer server({.work = "model 1\n", .elements = 3, .first_free = 5}, tickets.hooks());
+  std::atomic<bool> is_over = false;
+  std::thread workers([&, port = server.port()] {
+    ServerLink first = link_to(port, 2);
+    ServerLink second = link_to(port, 2);
+    EXPECT_EQ(second.exchange({}).kind, Reply::Kind::kWork);
+    EXPECT_EQ(first.exchange({}).kind, Reply::Kind::kNothing) << "its number was taken over";
+    EXPECT_EQ(first.exchange({}).kind, Reply::Kind::kWork);
+    EXPECT_EQ(second.exchange({}).kind, Reply::Kind::kWork) << "the other has come back";
+    EXPECT_EQ(first.worker(), 5);
+    EXPECT_EQ(second.worker(), 2);
+    EXPECT_EQ(link_to(port).worker(), 6);
+    is_over = true;
+  });
+  server.run([&] { return !is_over; });
+  workers.join();
+  EXPECT_EQ(server.take_notes().at(1), "worker 2 is gone: its number was taken over");
+}
+
 TEST(TcpServer, NobodyListens) {
   Tickets tickets;
   uint16_t port = 0;

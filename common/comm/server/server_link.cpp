@@ -10,7 +10,6 @@
 
 #include "common/comm/server/wire.h"
 #include "common/error.h"
-#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -46,17 +45,18 @@ void ServerLink::connect() {
     socket_ = tcp_store::connect_to(options_.address, options_.port, deadline, error);
     std::optional<Frame> frame;
     if (socket_ && send(encode({.kind = Frame::Kind::kHello,
-                                .numbers = {options_.worker, 0, 0},
+                                .numbers = {options_.worker, was_connected_ ? 1 : 0, 0},
                                 .payload = options_.work})))
-      frame = next_frame(socket_, in_, kMostText, options_.connect_s);
+      frame = next_frame(socket_, in_, kMostText, options_.silent_s);  // it may be busy
     if (frame) {
       require(frame->kind != Frame::Kind::kRefused,
               "the server at {} computes something else than this worker: {}; "
               "start it with the server's options",
-              where, printable(frame->payload));
+              where, first_difference(frame->payload, options_.work));
       require(frame->kind == Frame::Kind::kWelcome, "what listens at {} is no parameter server",
               where);
       options_.worker = static_cast<int>(frame->numbers[0]);
+      was_connected_ = true;
       return;
     }
     require(

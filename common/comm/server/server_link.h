@@ -18,7 +18,8 @@ class ServerLink {
     int64_t elements = 0;   // of the weights
     int worker = -1;        // -1: the server chooses
     double connect_s = 5;   // how long to try to reach the server, at first and again
-    double silent_s = 60;   // a server that is connected and says nothing for longer is gone
+    double silent_s = 60;   // a server that is connected and says nothing for longer is gone; while
+                            // it validates or saves a checkpoint, it says nothing
   };
 
   /// Connects and greets. Throws Error if no server answers there, or if it refuses this worker.
@@ -35,6 +36,7 @@ class ServerLink {
   bool send(const std::string& bytes);
 
   Options options_;
+  bool was_connected_ = false;
   tcp_store::Socket socket_;
   std::string in_;
 };

@@ -8,13 +8,11 @@
 #include <cerrno>
 #include <exception>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "common/comm/server/wire.h"
 #include "common/comm/store/tcp_store_socket.h"
 #include "common/error.h"
-#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -27,20 +25,6 @@ constexpr std::chrono::seconds kGreetingTime{5};
 constexpr std::chrono::seconds kWaitEvery{2};  // between signs of life to a worker that waits
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
-
-/// The first line in which two texts of "name value" lines differ, as a message.
-std::string first_difference(const std::string& ours, const std::string& theirs) {
-  std::istringstream a(ours);
-  std::istringstream b(theirs);
-  std::string x, y;
-  while (true) {
-    const bool more_a = static_cast<bool>(std::getline(a, x));
-    const bool more_b = static_cast<bool>(std::getline(b, y));
-    if (!more_a && !more_b) return "nothing";
-    if (!more_a || !more_b || x != y)
-      return fmt::format("the server has '{}', the worker '{}'", more_a ? x : "", more_b ? y : "");
-  }
-}
 
 struct Connection {
   Socket socket;
@@ -135,19 +119,21 @@ struct TcpServer::Impl {
   void greet(Connection& c, const Frame& frame) {
     require(frame.kind == Frame::Kind::kHello, "the first frame is no greeting");
     if (frame.payload != options.work) {
-      const std::string why = first_difference(options.work, frame.payload);
-      c.out += encode({.kind = Frame::Kind::kRefused, .payload = why});
+      c.out += encode({.kind = Frame::Kind::kRefused, .payload = options.work});
       c.leaves = true;
-      notes.push_back("refused a worker that computes something else: " + printable(why));
+      notes.push_back("refused a worker that computes something else: " +
+                      first_difference(options.work, frame.payload));
       return;
     }
     int64_t number = frame.numbers[0];
     const std::vector<int> taken = workers();
-    if (number < 0)
-      for (number = 0; std::ranges::count(taken, number) > 0;) ++number;
+    // Two processes that believe to have the same number must not drive each other out forever.
+    const bool yields = frame.numbers[1] != 0 && std::ranges::count(taken, number) > 0;
+    if (number < 0 || yields)
+      for (number = options.first_free; std::ranges::count(taken, number) > 0;) ++number;
     require(number < static_cast<int64_t>(options.most_workers), "a worker of number {}", number);
-    for (const auto& other : connections)  // it has lost that connection, and we have not noticed
-      if (other->worker == number && !other->is_gone) lose(*other, "it has come back");
+    for (const auto& other : connections)  // most likely dead, and we have not noticed
+      if (other->worker == number && !other->is_gone) lose(*other, "its number was taken over");
     c.worker = static_cast<int>(number);
     c.out += encode({.kind = Frame::Kind::kWelcome, .numbers = {number, 0, 0}});
     notes.push_back(fmt::format("worker {} has joined", number));

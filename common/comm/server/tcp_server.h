@@ -20,6 +20,7 @@ class TcpServer {
     int64_t elements = 0;   // of the weights
     double silent_s = 60;   // a worker that computes for longer is taken for dead
     size_t most_workers = 256;
+    int first_free = 0;  // the lowest number that a worker gets who has none
   };
 
   /// Listens from now on. Throws Error if it cannot.

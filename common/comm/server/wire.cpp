@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <sstream>
 
 #include "common/error.h"
+#include "common/printable.h"
 
 namespace lab {
 namespace {
@@ -56,6 +58,19 @@ std::optional<Frame> take_frame(std::string& buffer, uint64_t most_bytes) {
               .payload = buffer.substr(sizeof head, head.bytes)};
   buffer.erase(0, sizeof head + head.bytes);
   return frame;
+}
+
+std::string first_difference(const std::string& server, const std::string& worker) {
+  std::istringstream a(server);
+  std::istringstream b(worker);
+  while (a && b) {
+    std::string x, y;
+    std::getline(a, x);
+    std::getline(b, y);
+    if (x != y)
+      return fmt::format("the server has '{}', the worker '{}'", printable(x), printable(y));
+  }
+  return "nothing";
 }
 
 std::string to_payload(const Tensor& tensor) {

@@ -16,9 +16,10 @@ namespace lab {
 
 struct Frame {
   enum class Kind : uint32_t {
-    kHello = 1,  // worker: its number, or -1; what it will compute, as text
+    kHello = 1,  // worker: its number, or -1; 1 if it had a connection under this number and lost
+                 // it, and may get another; what it will compute, as text
     kWelcome,    // server: the worker's number
-    kRefused,    // server: why, as text
+    kRefused,    // server: what must be computed instead, as text
     kPull,
     kPush,  // ticket, samples; loss; the gradient
     kWork,  // ticket, item, version; the weights
@@ -41,6 +42,9 @@ std::string encode(const Frame& frame);
 /// Error for anything that is no frame, or has a payload above `most_bytes`, as soon as its head is
 /// there.
 std::optional<Frame> take_frame(std::string& buffer, uint64_t most_bytes);
+
+/// The first line in which what server and worker compute differs, as a message.
+std::string first_difference(const std::string& server, const std::string& worker);
 
 /// A flat tensor as a payload, and back. Throws Error unless it has exactly `elements`.
 std::string to_payload(const Tensor& tensor);

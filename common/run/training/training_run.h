@@ -110,6 +110,9 @@ class TrainingRun {
   /// diverged.
   void record(int64_t step, double loss);
 
+  /// For permanent lines and what else is to be shown during training; on the rank that prints.
+  ProgressLine& progress() { return progress_.value(); }
+
   /// Whether the plan, the end of the run or Ctrl-C ask for a checkpoint after this step.
   bool checkpoint_due(int64_t step);
   /// Writes a checkpoint of the last recorded step and the loss plot.
