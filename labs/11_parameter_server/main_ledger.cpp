@@ -70,7 +70,7 @@ Ledger::Ledger(std::filesystem::path path, int64_t updates, int64_t n)
 Ledger::~Ledger() {
   std::fclose(file_);
   std::error_code ignored;
-  if (counted_.size() < least_) std::filesystem::remove(path_, ignored);
+  if (counted_lines_ < least_) std::filesystem::remove(path_, ignored);
 }
 
 void Ledger::read(int64_t updates) {
@@ -82,7 +82,9 @@ void Ledger::read(int64_t updates) {
     next_ticket_ = std::max(next_ticket_, arrival->ticket + 1);
     if (arrival->update.value_or(0) > updates) continue;
     kept += std::string(line.data()) + '\n';
-    if (arrival->update) counted_.insert(arrival->item);
+    if (!arrival->update) continue;
+    counted_.insert(arrival->item);
+    ++counted_lines_;
   }
   write_file(path_, kept);
 }
@@ -106,6 +108,8 @@ void Ledger::pushed(const Push& push, std::optional<int64_t> update) {
                   .loss = push.gradient.loss,
                   .update = update};
   if (const auto ticket = tickets_.find(push.ticket); ticket != tickets_.end()) {
+    WorkerState& state = workers_[ticket->second.worker];
+    if (state.kind == WorkerState::Kind::kComputes) state.kind = WorkerState::Kind::kWaits;
     arrival.item = ticket->second.item;
     arrival.worker = ticket->second.worker;
     arrival.version = ticket->second.version;
@@ -116,6 +120,7 @@ void Ledger::pushed(const Push& push, std::optional<int64_t> update) {
   require(written, "cannot write {}: {}", path_.string(), std::strerror(errno));
   if (!update) return;
   counted_.insert(arrival.item);
+  ++counted_lines_;
   WorkerState& state = workers_[arrival.worker];
   ++state.gradients;
   ++state.of_this_life;

@@ -2,12 +2,12 @@
 #include "labs/11_parameter_server/main_server.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "common/comm/server/server_link.h"
@@ -16,6 +16,7 @@
 #include "common/run/launch/child_process.h"
 #include "common/tensor/parallel.h"
 #include "common/usage_error.h"
+#include "labs/11_parameter_server/main_tables.h"
 #include "labs/11_parameter_server/main_training.h"
 
 namespace lab11 {
@@ -36,11 +37,11 @@ std::string work_of(const RunPlan& plan, const Input& input) {
       plan.precision, m.vocab_size, input.data.fingerprint(), plan.batch, plan.seed);
 }
 
-/// A worker's process, from when it is started until it is killed.
+/// A worker's process, from when it is started until it has ended.
 struct Life {
   SimulatedWorker worker;
   std::unique_ptr<ChildProcess> process = {};
-  bool was_killed = false;
+  bool is_over = false;
 };
 
 class Crew {
@@ -52,14 +53,21 @@ class Crew {
     threads_ = plan.threads > 0 ? plan.threads : std::max(1, cores / workers.count);
   }
 
-  /// Starts and kills those whose time has come, in seconds.
+  /// Starts and kills those whose time has come, in seconds, and says what others ended with.
   void attend(double now, ProgressLine& progress) {
     for (Life& life : lives_) {
       if (!life.process && now >= life.worker.begins_at) start(life);
-      if (life.process && !life.was_killed && now >= life.worker.killed_at) {
-        progress.note(fmt::format("killed worker {}", life.worker.number));
+      if (!life.process || life.is_over) continue;
+      life.process->read_output();
+      if (now >= life.worker.killed_at) {
         life.process->end();
-        life.was_killed = true;
+        life.is_over = true;
+        progress.note(fmt::format("killed worker {}", life.worker.number));
+      } else if (!life.process->running()) {
+        life.is_over = true;
+        std::istringstream lines(life.process->output());
+        for (std::string line; std::getline(lines, line);)
+          progress.note(fmt::format("worker {}: {}", life.worker.number, line));
       }
     }
   }
@@ -74,7 +82,7 @@ class Crew {
                                  "--worker", std::to_string(life.worker.number), "--pace",
                                  fmt::format("{}", life.worker.compute_s), "--threads",
                                  std::to_string(threads_), "--cache", plan_.cache.string()},
-        std::map<std::string, std::string>{}, ChildProcess::Outputs{STDOUT_FILENO, STDERR_FILENO});
+        std::map<std::string, std::string>{});
   }
 
   const RunPlan& plan_;
@@ -109,6 +117,7 @@ int serve(const RunPlan& plan, const Workers& workers) {
       const double now = clock.seconds();
       crew.attend(now, run.progress());
       for (const std::string& note : server.take_notes()) run.progress().note(note);
+      if (!learner.is_done()) run.progress().show_below(live_table(ledger, learner.updates()));
       if (!server.workers().empty() || crew.more_will_come() || learner.is_done()) company_s = now;
       if (now - company_s <= kLonelyS) return true;
       require(learner.updates() > 0, "no worker is left before the first update: start again");

@@ -16,6 +16,7 @@
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
+#include "labs/11_parameter_server/main_tables.h"
 #include "labs/11_parameter_server/main_training.h"
 
 namespace lab11 {

@@ -88,22 +88,6 @@ std::vector<lab::SimulatedWorker> Workers::schedule() const {
   return lives;
 }
 
-std::string describe_workers(const std::map<int, int64_t>& gradients, double seconds,
-                             const std::string& unit, int64_t stalest) {
-  const auto row = [&](const auto& name, int64_t count) {
-    return fmt::format("{:<10} {:>10} {:>14.3f}", name, count,
-                       static_cast<double>(count) / seconds);
-  };
-  std::string text = fmt::format("\n{:<10} {:>10} {:>14}\n", "worker", "gradients", "per second");
-  int64_t all = 0;
-  for (const auto& [worker, count] : gradients) {
-    all += count;
-    text += row(worker, count) + "\n";
-  }
-  return text + row("all", all) +
-         fmt::format("   in {:.1f} {}; largest staleness {}\n", seconds, unit, stalest);
-}
-
 void add_worker_options(lab::CommandLine& line, Workers& workers) {
   line.group("Workers");
   line.add("--workers", workers.count, "W", "at the start")

@@ -37,10 +37,6 @@ struct Workers {
   std::vector<lab::SimulatedWorker> schedule() const;
 };
 
-/// How many gradients each worker has computed in so many `unit`s of time: a table.
-std::string describe_workers(const std::map<int, int64_t>& gradients, double seconds,
-                             const std::string& unit, int64_t stalest);
-
 void add_worker_options(lab::CommandLine& line, Workers& workers);
 
 /// What follows for the plan: n microbatches in a step.

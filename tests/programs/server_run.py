@@ -57,13 +57,13 @@ def send(pid, number):
 class Process:
     """A program that ends with the test, even if that is killed."""
 
-    def __init__(self, folder, cleanup, command):
+    def __init__(self, folder, cleanup, command, terminal=None):
         self.log = pathlib.Path(tempfile.mkstemp(prefix="log.", dir=folder)[1])
         self.errors = self.log.with_suffix(".errors")
         with open(self.log, "wb") as out, open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *map(str, command)], cwd=folder, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=errors, start_new_session=True)
+                stdout=terminal or out, stderr=errors, start_new_session=True)
         self.pid = self.process.pid
         cleanup.callback(self.end)
 
@@ -101,9 +101,9 @@ class Run:
         self.out = self.folder / "run"
         self.server, self.address, self.joined = None, "", []
 
-    def start(self, *flags, **options):
+    def start(self, *flags, terminal=None, **options):
         words = [word for pair in {**self.options, **options}.items() for word in pair]
-        return Process(self.folder, self.cleanup, [self.program, *words, *flags])
+        return Process(self.folder, self.cleanup, [self.program, *words, *flags], terminal)
 
     def undisturbed(self):
         """The losses of as many updates in one process, where nobody dies."""
@@ -156,6 +156,7 @@ class Run:
         """The server ends as it should, its workers too, and what it has written is right."""
         status = self.server.ended()
         expect(status == 0, f"the server ended with {status}: {self.server.said()}")
+        expect("\x1b" not in self.server.said(), "control characters in a file")
         for worker in self.joined:
             # One that has started when all was over has found nobody.
             expect(worker.ended() in (0, -signal.SIGKILL) or GONE in worker.said(), worker.said())

@@ -13,13 +13,15 @@ import contextlib
 import os
 import pathlib
 import random
+import re
 import signal
 import sys
 import tempfile
 import time
 
 from server_run import (GONE, HELLO, LIMIT_S, PATIENCE_S, PULL, PUSH, REFUSED, TAKEN, WELCOME, WORK, Failed, Peer, Run,
-                        alive, expect, frame, send, within)
+                        alive, expect, frame, judge, send, within)
+from terminal_screen import Screen
 
 CORPUS = pathlib.Path(__file__).resolve().parents[2] / "data/stories.txt"
 
@@ -47,6 +49,8 @@ class Schedule:
             send(pid, signal.SIGKILL if what == "kill" else signal.SIGSTOP)
             if what == "stop":
                 self.stopped[pid] = time.monotonic() + seconds
+            else:
+                within(LIMIT_S, f"the end of worker {pid}", lambda: not alive(pid))
         if what == "join" or (what == "kill" and len(workers) < 2):
             self.run.work(*options)
         self.did[what] += 1
@@ -149,14 +153,48 @@ def strangers(program, data):
         run.finish()
 
 
+def table(program, data):
+    """On a terminal, one table shows what the workers do, always at the same place; also if it is too small."""
+    for rows, columns in ((30, 100), (5, 40)):
+        with contextlib.ExitStack() as cleanup:
+            screen = cleanup.enter_context(contextlib.closing(Screen(rows, columns)))
+            run = Run(program, data, cleanup, steps=40)
+            run.server = run.start("--server", "--out", run.out, "--workers", 4, "--slow", "1:3", terminal=screen.side)
+            states, steps, victim, killed = collections.defaultdict(set), [0], 2, []
+
+            def look(shown):
+                expect(shown.count("staleness  gr") <= 1, f"the table is there more than once:\n{shown}")
+                for worker, state, step, staleness in re.findall(r"^(\d) +(\w+) +(\d+) +(\d+) ", shown, re.M):
+                    states[int(worker)].add(state)
+                    steps.append(int(step))
+                    expect(int(staleness) <= run.staleness, f"too stale:\n{shown}")
+                for worker, state in re.findall(r"^(\d) +(waits|gone) ", shown, re.M):
+                    states[int(worker)].add(state)
+                if victim in (workers := run.own_workers()) and not killed and run.count() > run.items / 3:
+                    killed.append(victim)
+                    os.kill(workers[victim], signal.SIGKILL)
+
+            ended = screen.follow(run.server.process, LIMIT_S, look)
+            expect(ended and run.server.ended() == 0, screen.text())
+            judge(run)
+            whole = rows > len(states) + 2
+            expect(not whole or "gone" in states[victim] and "computes" in states[0], states)
+            expect(max(steps) > run.steps / 2, f"the table stopped at step {max(steps)}:\n{screen.text()}")
+            expect(f"\nstep {run.steps}/{run.steps}  loss" in screen.text() and "largest staleness" in screen.text(),
+                   screen.text())
+
+
 def killed_server(program, data):
     """Its workers end, and the run goes on from the checkpoint, with every item exactly once."""
     with contextlib.ExitStack() as cleanup:
-        run = Run(program, data, cleanup, gradients=3).serve("--workers", 2, "--slow", "1:3")
+        run = Run(program, data, cleanup, gradients=3, staleness="any").serve("--workers", 2)
         joined = [run.work("--pace", 3) for _ in range(2)]
         within(LIMIT_S, run.server.said, lambda: run.server.said().count("has joined") == 4)
         run.until_counted(20)
         own = run.own_workers().values()
+        for worker in own:  # whose items the others overtake, also in the next checkpoint
+            os.kill(worker, signal.SIGSTOP)
+        run.until_counted(run.count() + 5 * 3)
         os.kill(run.server.pid, signal.SIGKILL)
         for worker in joined:
             worker.fails(f"^error: the server at {run.address} {GONE}$", 10)
@@ -195,7 +233,7 @@ def main():
         (data / "stories.txt").write_bytes(CORPUS.read_bytes()[:100_000])
         Run(program, data, cleanup, steps=1).undisturbed()  # makes the cache, once for all
         jobs = {case.__name__: (case, program, data)
-                for case in (no_worker_at_all, dead_workers, killed_server, strangers)}
+                for case in (no_worker_at_all, dead_workers, killed_server, strangers, table)}
         jobs |= {f"schedule {k} of seed {seed}": (schedule, program, data, seed, k) for k in range(schedules)}
         with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
             for name, job in {name: pool.submit(*job) for name, job in jobs.items()}.items():
