@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # ./workbook gpu: tests and times everything on this machine's GPU, and records the results.
 #
-#   ./workbook gpu [--quick] [--only PART[,PART]...] [--limit SECONDS] [--record FILE]
+#   ./workbook gpu [--quick] [--only PART[,PART]...] [--resume] [--limit SECONDS] [--record FILE]
 #     --quick          fewer tests under compute-sanitizer, fewer rounds
 #     --only PART,...  only these parts: build, tests, sanitizer, step, torch, allreduce; or single
 #                      pieces of them, by the names a run prints (memcheck-ops_cuda). The record keeps
 #                      the results of earlier runs if the build and the GPUs are the same. Without
 #                      build, nothing is configured, and only what the tests still need is built.
+#     --resume         only what the record does not have yet
 #     --limit SECONDS  no piece may take longer: for machines that end long commands. A build that
 #                      was cut off continues from there the next time.
 #     --record FILE    write the results there instead of docs/gpu-results.md
@@ -19,6 +20,8 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build="$root/build/student"
 # shellcheck source=scripts/setup.sh
 source "$root/scripts/setup.sh"
+# shellcheck source=scripts/gpu_pieces.sh
+source "$root/scripts/gpu_pieces.sh"
 # shellcheck source=scripts/gpu_record.sh
 source "$root/scripts/gpu_record.sh"
 # shellcheck source=scripts/gpu_parts.sh
@@ -28,56 +31,19 @@ programs="$build/bin"
 logs="$build/gpu"
 started=$(date -u '+%Y-%m-%d %H:%M UTC')
 command_line="./workbook gpu${*:+ $*}"
-usage="usage: ./workbook gpu [--quick] [--only PART[,PART]...] [--limit SECONDS] [--record FILE]"
+usage="usage: ./workbook gpu [--quick] [--only PART[,PART]...] [--resume] [--limit SECONDS] [--record FILE]"
 quick=no
+resume=no
 only=()
 most_seconds=86400
+all_seconds=$most_seconds
+no_nccl= # a build without it says so itself
 record="$root/docs/gpu-results.md"
-
-all_parts=(build tests sanitizer step torch allreduce)
-
-# The pieces that a part consists of.
-pieces_of() {
-  local a b files=(ops_cuda attention_bfloat16_cuda) precisions=(float32 tf32 bfloat16)
-  case $1 in
-    build) printf '%s\n' build build-tests ;;
-    tests | allreduce) echo "$1" ;;
-    sanitizer)
-      [[ $quick == yes ]] || files+=(copies_cuda precision_cuda recording_cuda llama_stage_cuda
-        llama_stage_bfloat16_cuda)
-      for a in "${files[@]}"; do for b in memcheck racecheck; do echo "$b-$a"; done; done
-      ;;
-    step) for a in "${precisions[@]}"; do for b in seed large; do echo "$1-$b-$a"; done; done ;;
-    torch)
-      [[ $quick == no ]] || precisions=(float32 bfloat16)
-      for a in "${precisions[@]}"; do for b in seed large; do echo "$1-$b-$a"; done; done
-      ;;
-  esac
-}
-
-# is_wanted PART PIECE
-is_wanted() { ((${#only[@]} == 0)) || [[ " ${only[*]} " == *" $1 "* || " ${only[*]} " == *" $2 "* ]]; }
-
-# The pieces of a part that are to be run.
-wanted_pieces() {
-  local piece
-  for piece in $(pieces_of "$1"); do
-    if is_wanted "$1" "$piece"; then echo "$piece"; fi
-  done
-}
-
-check_only() {
-  local name part known
-  known=$(for part in "${all_parts[@]}"; do printf '%s\n' "$part" "$(pieces_of "$part")"; done)
-  known=" $(awk '!seen[$0]++' <<<"$known" | xargs) "
-  for name in ${only[@]+"${only[@]}"}; do
-    [[ $known == *" $name "* ]] || fail "--only knows no '$name', but:$known"
-  done
-}
 
 while (($#)); do
   case $1 in
     --quick) quick=yes ;;
+    --resume) resume=yes ;;
     --only | --limit | --record)
       (($# >= 2)) || fail "$1 takes a value; $usage"
       set -- "$1=$2" "${@:3}"
@@ -97,24 +63,13 @@ while (($#)); do
   esac
   shift
 done
-check_only
+check_only build "${parts[@]}"
 
 find_gpu() {
   local remedy="see docs/gpu.md; without a GPU, ./workbook test runs every kernel on the emulation"
   command -v nvidia-smi >/dev/null || fail "there is no GPU here: nvidia-smi is missing; $remedy"
   gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU' || true)
   ((gpus > 0)) || fail "there is no GPU here: nvidia-smi lists none; $remedy"
-}
-
-# The path of a toolkit program: next to the build's compiler, on the PATH, or in the usual place.
-toolkit_program() {
-  local beside usual=/usr/local/cuda/bin/$1
-  beside=$(dirname -- "$(cached CMAKE_CUDA_COMPILER)")/$1
-  if [[ -x $beside ]]; then
-    echo "$beside"
-  elif ! command -v "$1"; then
-    [[ -x $usual ]] && echo "$usual"
-  fi
 }
 
 # The toolkit may be newer than the build folder. Packages are checked only if configuring fails: on many
@@ -140,41 +95,33 @@ build_all() {
 
 build_tests() { part build-tests 2400 ctest --preset gpu -R '^build[.]' || true; }
 
-# The outcome of all runs in the record.
-conclude() {
-  local part piece missing=() failed
-  failed=$(pieces_that failed 'not finished')
-  for part in "${all_parts[@]:1}"; do
-    for piece in $(pieces_of "$part"); do is_noted "$piece" || missing+=("$piece"); done
-  done
-  {
-    echo
-    if [[ -n $failed ]]; then
-      echo "**Failed**, or not finished in time: $failed."
-    else
-      echo "Nothing failed; what was skipped or left out is listed below."
-    fi
-    if ((${#missing[@]})); then printf '\n**Not run yet**: %s.\n' "${missing[*]}"; fi
-  } | section 15-outcome
-  echo "results: $(has_results && echo "$record" || echo none yet); logs: ${logs#"$root"/}"
-  [[ -z $failed ]]
+# Lines of the record's table about the build.
+describe_build() {
+  local nvcc nccl
+  nvcc=$(toolkit_program nvcc || true)
+  nccl=$(/sbin/ldconfig -p 2>/dev/null | sed -n 's/.*=> \(.*libnccl\.so\..*\)/\1/p' | head -n 1)
+  cat <<EOF
+| version | $(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown) |
+| toolkit | $("${nvcc:-nvcc}" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p' || true) |
+| NCCL | $(if [[ -n $nccl ]]; then basename "$(readlink -f "$nccl")"; else echo none; fi) |
+EOF
 }
+
+copy_out() { :; }
 
 find_gpu
 record=$(realpath -m -- "$record")
 cd "$root"
 mkdir -p "$logs"
+touch "$logs/outcomes"
 if is_wanted build build; then build_all; fi
 [[ -x $programs/cuda_tests && -x $programs/bench_step ]] ||
   fail "nothing is built yet: ./workbook gpu --only build"
 device=$("$programs/devices")
 [[ $device != CPU:* ]] || fail "the GPU cannot be used: ${device#CPU: }"
-start_record "$(if ((${#only[@]})); then echo kept; else echo fresh; fi)"
+start_record "$(if [[ $resume == yes || ${#only[@]} -gt 0 ]]; then echo kept; else echo fresh; fi)"
+build_facts=$(describe_build)
 describe_machine | section 10-machine
 if is_wanted build build-tests; then build_tests; fi
-[[ -z $(wanted_pieces tests) ]] || run_tests
-[[ -z $(wanted_pieces sanitizer) ]] || run_sanitizer
-[[ -z $(wanted_pieces step) ]] || run_benchmark
-[[ -z $(wanted_pieces torch) ]] || compare_with_torch
-[[ -z $(wanted_pieces allreduce) ]] || run_all_reduce
+run_parts
 conclude

@@ -1,55 +1,108 @@
 # shellcheck shell=bash disable=SC2154
-# The parts of ./workbook gpu: each runs its requested pieces, and writes its section of the record.
-# Sourced by gpu.sh.
+# The parts of ./workbook gpu: each runs its requested pieces, and writes its section of the record after
+# every piece. Sourced by gpu.sh and gpu_run.sh.
 
-# in_full QUICK FULL: one of the two.
-in_full() { if [[ $quick == yes ]]; then echo "$1"; else echo "$2"; fi; }
-
-# A table of passed, failed and skipped tests by group (the first part of a test's name); then the names
-# of those that failed or were skipped.
-test_table() {
-  echo '| group | passed | failed | skipped |'
-  echo '|---|---|---|---|'
-  awk -F'"' '
-    function finish() {
-      if (name == "") return
-      group = name
-      sub(/[.].*/, "", group)
-      count[group, state]++
-      groups[group] = 1
-      if (state != "run") names[state] = names[state] "\n- " name ": " (state == "fail" ? "failed" : "skipped")
-      name = ""
-    }
-    /<testcase / {
-      for (i = 1; i < NF; i++) {
-        if ($i ~ / name=$/) name = $(i + 1)
-        if ($i ~ / status=$/) state = $(i + 1)
-      }
-      if (state != "run" && state != "fail") state = "notrun"
-      finish()
-    }
-    END {
-      for (group in groups)
-        printf "| %s | %d | %d | %d |\n", group, count[group, "run"], count[group, "fail"],
-               count[group, "notrun"] | "sort"
-      close("sort")
-      print names["fail"] names["notrun"]
-    }' "$logs/tests.xml"
+run_parts() {
+  local part piece
+  for part in "${parts[@]}"; do
+    [[ -n $(wanted_pieces "$part") ]] || continue
+    "prepare_$part"
+    for piece in $(wanted_pieces "$part"); do
+      "run_$part" "$piece"
+      "show_$part"
+      show_outcome
+    done
+  done
 }
 
+# left_out PIECE REASON: records why a piece is not run.
+left_out() {
+  outcome="left out: $2"
+  note "$1" "$outcome"
+}
+
+# --- tests ------------------------------------------------------------------------------------------
+
+prepare_tests() { :; }
+
 run_tests() {
-  local limit
-  limit=$(in_full 900 2400)
-  rm -f "$logs/tests.xml"
-  part tests "$limit" ctest --preset gpu --output-junit "$logs/tests.xml" || true
+  local name=${1#tests-} test=(env OMP_WAIT_POLICY=PASSIVE "$programs/cuda_tests" --file)
+  case $name in
+    lab01cuda) part "$1" 280 env LAB_TEST_DEVICE=cuda "$programs/lab01cuda_verdict" --implementation solution ;;
+    programs-*) part "$1" 280 "$root/tests/programs/device_test.sh" "$programs" solution "${name#programs-}" ;;
+    nccl_on_one_gpu) test_nccl_on_one_gpu "$1" "${test[@]}" nccl_transport_test.cpp ;;
+    nccl_*)
+      if [[ -n $no_nccl ]]; then left_out "$1" "$no_nccl"; else part "$1" 280 "${test[@]}" "${name}_test.cpp"; fi
+      ;;
+    *) part "$1" 280 "${test[@]}" "${name}_test.cpp" ;;
+  esac || true
+  if [[ $outcome == skipped* ]] && grep -q ': Skipped$' "$logs/$1.log"; then
+    outcome="skipped: $(sed -n '/: Skipped$/ { n; p; q }' "$logs/$1.log")" # GoogleTest's reason
+    note "$1" "$outcome"
+  fi
+  test_row "$1" "$name" >"$logs/row-$1.md"
+}
+
+# Ranks that share a GPU, each as a host of its own. NCCL does not promise this: one small test finds out
+# whether it works here.
+test_nccl_on_one_gpu() {
+  local piece=$1
+  shift
+  if [[ -n $no_nccl ]]; then
+    left_out "$piece" "$no_nccl"
+  elif ((gpus >= 2)); then
+    left_out "$piece" "there are several GPUs"
+  elif ! LAB_NCCL_SHARE_GPU=1 attempt probe-nccl 100 "${@:1:3}" \
+    --gtest_filter='Ranks/Nccl.BroadcastAndReduceUseTheRoot/0' || [[ $outcome == skipped* ]]; then
+    left_out "$piece" "NCCL does not let ranks share a GPU here: $outcome"
+  else
+    LAB_NCCL_SHARE_GPU=1 part "$piece" 280 "$@"
+  fi
+}
+
+# A piece's line of the table: how many tests of GoogleTest passed, failed and were skipped, and which failed.
+test_row() {
+  local log=$logs/$1.log
+  if [[ $outcome == left\ out* ]]; then log=/dev/null; fi
+  awk -v name="$2" -v outcome="$outcome" '
+    /^\[ RUN      \]/ { running = $4 }
+    /^\[       OK \]/ { passed++; running = "" }
+    /^\[  SKIPPED \] .* ms\)$/ { skipped++; running = "" }
+    /^\[  FAILED  \] .* ms\)$/ { failed++; running = ""; names = names ", " $4 }
+    END {
+      if (running != "") names = names ", " running " did not end"
+      counts = passed + failed + skipped > 0 ? sprintf("%d | %d | %d", passed, failed, skipped) : "| |"
+      if (names != "") sub(/: .*|$/, ": " substr(names, 3), outcome)
+      printf "| %s | %s | %s |\n", name, counts, outcome
+    }' "$log"
+}
+
+show_tests() {
   {
-    echo
-    echo "## Tests"
-    echo
-    echo "\`ctest --preset gpu\`: $outcome."
-    echo
-    if [[ -f $logs/tests.xml ]]; then test_table; fi
+    cat <<'EOF'
+
+## Tests
+
+By file of `tests/gpu`; then lab 01's CUDA part, and the programs of the labs, on CPU and GPU.
+
+| tests | passed | failed | skipped | outcome |
+|---|---|---|---|---|
+EOF
+    rows tests
   } | section 20-tests
+}
+
+# --- compute-sanitizer ------------------------------------------------------------------------------
+
+# The path of a toolkit program: next to the build's compiler, on the PATH, or in the usual place.
+toolkit_program() {
+  local beside usual=/usr/local/cuda/bin/$1
+  beside=$(dirname -- "$(cached CMAKE_CUDA_COMPILER)")/$1
+  if [[ -x $beside ]]; then
+    echo "$beside"
+  elif ! command -v "$1"; then
+    [[ -x $usual ]] && echo "$usual"
+  fi
 }
 
 # The option that restricts racecheck to this project's kernels, if the tool has one: those of cuBLAS are
@@ -93,34 +146,32 @@ problem_with() {
   tr '|' '/' <<<"$problem"
 }
 
-sanitize_piece() {
-  local tool=${1%%-*} file=${1#*-}_test.cpp summary
-  sanitize "$1" "$(in_full 240 900)" "$tool" --file "$file" || true
-  note "$1" "$outcome"
-  summary=$(cat "$logs/$1.log" "$logs/$1.err" | sed -n 's/^=* *\([A-Z]* SUMMARY: .*\)/\1/p')
-  echo "| $tool | $file | $outcome | ${summary:--} |" >"$logs/row-$1.md"
+prepare_sanitizer() {
+  local tool
+  declare -gA sanitizer_problems=()
+  for tool in memcheck racecheck; do
+    [[ $(wanted_pieces sanitizer) == *"$tool-"* ]] || continue
+    if sanitizer=$(toolkit_program compute-sanitizer); then
+      sanitizer_problems[$tool]=$(problem_with "$tool")
+      sanitizer_problems[$tool]=${sanitizer_problems[$tool]:+not available here: ${sanitizer_problems[$tool]}}
+    else
+      sanitizer_problems[$tool]="left out: compute-sanitizer was not found"
+    fi
+  done
 }
 
 run_sanitizer() {
-  local tool piece problem pieces
-  for tool in memcheck racecheck; do
-    mapfile -t pieces < <(wanted_pieces sanitizer | grep "^$tool-" || true)
-    ((${#pieces[@]})) || continue
-    if sanitizer=$(toolkit_program compute-sanitizer); then
-      problem=$(problem_with "$tool")
-      problem=${problem:+not available here: $problem}
-    else
-      problem="left out: compute-sanitizer was not found"
-    fi
-    for piece in "${pieces[@]}"; do
-      if [[ -z $problem ]]; then
-        sanitize_piece "$piece"
-      else
-        note "$piece" "$problem"
-        echo "| $tool | ${piece#*-}_test.cpp | $problem | - |" >"$logs/row-$piece.md"
-      fi
-    done
-  done
+  local tool=${1%%-*} file=${1#*-}_test.cpp summary=
+  outcome=${sanitizer_problems[$tool]}
+  if [[ -z $outcome ]]; then
+    sanitize "$1" "$(in_full 240 900)" "$tool" --file "$file" || true
+    summary=$(cat "$logs/$1.log" "$logs/$1.err" | sed -n 's/^=* *\([A-Z]* SUMMARY: .*\)/\1/p')
+  fi
+  note "$1" "$outcome"
+  echo "| $tool | $file | $outcome | ${summary:--} |" >"$logs/row-$1.md"
+}
+
+show_sanitizer() {
   {
     cat <<'EOF'
 
@@ -132,10 +183,13 @@ also those of cuBLAS.
 | tool | tests | outcome | summary |
 |---|---|---|---|
 EOF
-    # shellcheck disable=SC2046  # one argument per piece
-    rows $(quick=no pieces_of sanitizer)
+    rows sanitizer
   } | section 30-sanitizer
 }
+
+# --- the training step ------------------------------------------------------------------------------
+
+prepare_step() { :; }
 
 # number FIELD: prints that field of the JSON object on stdin.
 number() { sed -n 's/.*"'"$1"'":\([0-9.e+-]*\).*/\1/p'; }
@@ -143,8 +197,9 @@ number() { sed -n 's/.*"'"$1"'":\([0-9.e+-]*\).*/\1/p'; }
 # time_step MODEL PRECISION BATCH STEPS: prints its line of the table.
 time_step() {
   local model=$1 precision=$2 batch=$3 steps=$4 name=step-$1-$2 json
-  part "$name" 300 "$programs/bench_step" --device cuda --json --model "$model" \
+  part "$name" 280 "$programs/bench_step" --device cuda --json --model "$model" \
     --precision "$precision" --batch "$batch" --steps "$steps" --warmup 20 --rounds 5 || {
+    without_bfloat16 "$name"
     echo "| $model, $batch sequences | $precision | $outcome | | | | | |"
     return 0
   }
@@ -159,16 +214,23 @@ time_step() {
   }'
 }
 
-run_benchmark() {
-  local piece model precision
-  for piece in $(wanted_pieces step); do
-    IFS=- read -r _ model precision <<<"$piece"
-    if [[ $model == seed ]]; then
-      time_step seed "$precision" 3 "$(in_full 100 500)"
-    else
-      time_step large "$precision" 4 "$(in_full 10 50)"
-    fi >"$logs/row-$piece.md"
-  done
+# A GPU that has no bfloat16 is no failure.
+without_bfloat16() {
+  local reason
+  if reason=$(grep -o 'bfloat16 needs a GPU[^:]*' "$logs/$1.err"); then left_out "$1" "$reason"; fi
+}
+
+run_step() {
+  local model precision
+  IFS=- read -r _ model precision <<<"$1"
+  if [[ $model == seed ]]; then
+    time_step seed "$precision" 3 "$(in_full 100 500)"
+  else
+    time_step large "$precision" 4 "$(in_full 10 50)"
+  fi >"$logs/row-$1.md"
+}
+
+show_step() {
   {
     cat <<'EOF'
 
@@ -181,37 +243,44 @@ least that fraction of the step.
 | model | products | ms | tokens/s | TFLOP/s of peak | share | host only waits | MiB |
 |---|---|---|---|---|---|---|---|
 EOF
-    # shellcheck disable=SC2046
-    rows $(pieces_of step)
+    rows step
   } | section 40-step
 }
 
-# against_torch MODEL PRECISION BATCH STEPS: prints its lines of the table.
-against_torch() {
-  local name=torch-$1-$2
-  part "$name" "$(in_full 300 1500)" "${PYTHON:-python3}" "$root/tests/bench/compare_torch.py" \
-    "$programs/bench_step" --device cuda --model "$1" --precision "$2" --batch "$3" --steps "$4" \
-    --warmup 20 --vocab 4096 --table --rounds "$(in_full 2 5)" \
-    --against eager default reduce-overhead || echo "| $1 | $2 | | $outcome | | | | |"
-  sed 1,2d "$logs/$name.log" # the record has its own table head
+# --- PyTorch ----------------------------------------------------------------------------------------
+
+prepare_torch() {
+  torch_problem="${PYTHON:-python3} has no PyTorch that sees the GPU"
+  if "${PYTHON:-python3}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' \
+    >"$logs/torch.log" 2>&1; then torch_problem=; fi
 }
 
-compare_with_torch() {
-  local piece model precision
-  local problem="left out: ${PYTHON:-python3} has no PyTorch that sees the GPU"
-  if "${PYTHON:-python3}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' \
-    >"$logs/torch.log" 2>&1; then problem=; fi
-  for piece in $(wanted_pieces torch); do
-    IFS=- read -r _ model precision <<<"$piece"
-    if [[ -n $problem ]]; then
-      note "$piece" "$problem"
-      echo "| $model | $precision | | $problem | | | | |"
-    elif [[ $model == seed ]]; then
-      against_torch seed "$precision" 3 "$(in_full 100 300)"
-    else
-      against_torch large "$precision" 4 "$(in_full 5 20)"
-    fi >"$logs/row-$piece.md"
-  done
+# against_torch PIECE MODEL PRECISION MODE BATCH STEPS: prints its line of the table.
+against_torch() {
+  part "$1" 290 "${PYTHON:-python3}" "$root/tests/bench/compare_torch.py" "$programs/bench_step" \
+    --device cuda --model "$2" --precision "$3" --against "$4" --batch "$5" --steps "$6" --warmup 20 \
+    --vocab 4096 --table --rounds "$(in_full 2 5)" || {
+    without_bfloat16 "$1"
+    echo "| $2 | $3 | | $4: $outcome | | | | |"
+    return 0
+  }
+  sed 1,2d "$logs/$1.log" # the record has its own table head
+}
+
+run_torch() {
+  local model precision mode
+  IFS=- read -r _ model precision mode <<<"$1"
+  if [[ -n $torch_problem ]]; then
+    left_out "$1" "$torch_problem"
+    echo "| $model | $precision | | $mode: $outcome | | | | |"
+  elif [[ $model == seed ]]; then
+    against_torch "$1" seed "$precision" "$mode" 3 "$(in_full 100 300)"
+  else
+    against_torch "$1" large "$precision" "$mode" 4 "$(in_full 5 20)"
+  fi >"$logs/row-$1.md"
+}
+
+show_torch() {
   {
     cat <<'EOF'
 
@@ -223,21 +292,30 @@ compiled; otherwise forward and backward are compiled in that mode of `torch.com
 | model | products | workbook tokens/s | PyTorch | its tokens/s | ratio | spread | MiB |
 |---|---|---|---|---|---|---|---|
 EOF
-    # shellcheck disable=SC2046
-    rows $(quick=no pieces_of torch)
+    rows torch
   } | section 50-torch
 }
 
-run_all_reduce() {
+# --- all-reduce -------------------------------------------------------------------------------------
+
+prepare_allreduce() { :; }
+
+run_allreduce() {
+  if ((gpus < 2)); then
+    left_out "$1" "there is one GPU only"
+  elif [[ -n $no_nccl ]]; then
+    left_out "$1" "$no_nccl"
+  else
+    part "$1" 280 "$programs/bench_allreduce" --ranks "$gpus" --device cuda --comm nccl \
+      --largest 268435456 || true
+  fi
+}
+
+show_allreduce() {
   {
     printf '\n## All-reduce between GPUs\n\n'
-    if ((gpus < 2)); then
-      note allreduce "left out: there is one GPU only"
-      echo "Left out: there is one GPU only."
-    else
-      part allreduce 300 "$programs/bench_allreduce" --ranks "$gpus" --device cuda --comm nccl \
-        --largest 268435456 || true
-      echo "Over NCCL: $outcome."
+    echo "Over NCCL: $outcome."
+    if [[ -f $logs/allreduce.log ]]; then
       printf '\n```\n'
       cat "$logs/allreduce.log"
       printf '```\n'

@@ -19,8 +19,9 @@ stub() {
   chmod +x "$root/$1"
 }
 
-mkdir -p "$root"/{scripts,docs,build/student}
-cp "$source_root"/scripts/{gpu,gpu_parts,gpu_record,setup}.sh "$root/scripts"
+mkdir -p "$root"/{scripts,docs,build/student,tests/gpu}
+cp "$source_root"/scripts/{gpu,gpu_pieces,gpu_parts,gpu_record,setup}.sh "$root/scripts"
+touch "$root"/tests/gpu/{good,bad,nccl_pair,only_emulated}_test.cpp
 cp "$source_root/packages.txt" "$root"
 cat >"$root/build/student/CMakeCache.txt" <<EOF
 CMAKE_HOME_DIRECTORY:INTERNAL=$root
@@ -55,30 +56,49 @@ echo "========= Error: Race reported between two accesses"
 echo "========= RACECHECK SUMMARY: 1 hazard displayed"
 exit 9
 EOF
-stub bin/ctest <<'EOF'
-if [[ "$*" == *"-R ^build[.]"* ]]; then exit; fi
-while [[ $1 != --output-junit ]]; do shift; done
-cat >"$2" <<'XML'
-<testsuite name="x">
-	<testcase name="gpu.good" classname="gpu.good" time="0.1" status="run">
-	</testcase>
-	<testcase name="gpu.bad" classname="gpu.bad" time="0.1" status="fail">
-	</testcase>
-	<testcase name="lab01cuda.later" classname="x" time="0" status="notrun">
-	</testcase>
-</testsuite>
-XML
-exit 8
-EOF
+stub bin/ctest <<<''
 stub bin/python3 <<<'exit 1'
 stub build/student/bin/devices <<<'echo "Stand-in (GPU 0 of 1)"'
-stub build/student/bin/cuda_tests <<<'exit 7'
+stub build/student/bin/cuda_tests <<'EOF'
+case $* in
+  *good*) echo "[       OK ] Good.One (0 ms)" ;;
+  *nccl_pair*)
+    echo "nccl_pair_test.cpp:7: Skipped"
+    echo "one GPU"
+    echo "[  SKIPPED ] Nccl.Pair (0 ms)"
+    echo "[  SKIPPED ] Nccl.Pair"
+    exit 77
+    ;;
+  *BroadcastAndReduce*)
+    [[ $LAB_NCCL_SHARE_GPU == 1 ]] || exit 5
+    echo "Duplicate GPU detected" >&2
+    exit 1
+    ;;
+  *)
+    echo "[       OK ] Bad.One (0 ms)"
+    echo "[  FAILED  ] Bad.Two (1 ms)"
+    echo "[  FAILED  ] Bad.Two"
+    echo "[ RUN      ] Bad.Three"
+    exit 139
+    ;;
+esac
+EOF
+stub build/student/bin/lab01cuda_verdict <<'EOF'
+[[ $LAB_TEST_DEVICE == cuda && "$*" == "--implementation solution" ]]
+EOF
+stub tests/programs/device_test.sh <<'EOF'
+[[ $1 == */bin && $2 == solution && $3 =~ ^(0[1-6]|rest)$ ]]
+EOF
 stub build/student/bin/bench_step <<'EOF'
 if [[ "$*" == *large* && ! -e $STAND_INS/more-memory ]]; then
   echo "error: no memory" >&2
   exit 1
 fi
 if [[ "$*" == *large*bfloat16* ]]; then sleep 20; fi
+if [[ "$*" == *seed*bfloat16* ]]; then
+  echo "error: bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and GPU 0 has 7.5: use float32" >&2
+  exit 1
+fi
 echo '{"milliseconds_per_step":1.5,"tokens_per_second":512000.5,"gflops":20000.0,' \
   '"matmul_gflops":50000,"share_of_matmul":0.4,"waiting_share":8e-1,"gpu_mib":123.5}'
 EOF
@@ -110,34 +130,38 @@ grep -q 'error: there is no GPU here' "$root/out" || fail "no GPU: $(cat "$root/
 
 # A GPU on which half of it fails.
 stub bin/nvidia-smi <<'EOF'
-if [[ $1 == --list-gpus ]]; then echo "GPU 0: x"; else echo "Stand-in, 1 MiB"; fi
+if [[ $1 == --list-gpus ]]; then echo "GPU 0: x"; else echo "1 MiB"; fi
 EOF
 gpu 1 --quick
 [[ ! -e $root/apt-was-asked ]] || fail "installs packages although cmake can do without"
 while read -r line; do recorded "$line"; done <<'EOF'
 | command | `./workbook gpu --quick` |
 | GPU | 1 x Stand-in, 1 MiB |
-in time: tests racecheck-ops_cuda racecheck-attention_bfloat16_cuda step-large-float32 step-large-tf32 step-large-bfloat16.
-| gpu | 1 | 1 | 0 |
-| lab01cuda | 0 | 0 | 1 |
-- gpu.bad: failed
-- lab01cuda.later: skipped
+in time: tests-bad racecheck-ops_cuda racecheck-attention_bfloat16_cuda step-large-float32 step-large-tf32 step-large-bfloat16.
+| good | 1 | 0 | 0 | passed |
+| bad | 1 | 1 | 0 | failed (exit code 139): Bad.Two, Bad.Three did not end |
+| nccl_pair | 0 | 0 | 1 | skipped: one GPU |
+| nccl_on_one_gpu | | | | left out: NCCL does not let ranks share a GPU here: failed (exit code 1): Duplicate GPU detected |
+| lab01cuda | | | | passed |
+| programs-rest | | | | passed |
 | memcheck | ops_cuda_test.cpp | passed | ERROR SUMMARY: 0 errors |
 | racecheck | ops_cuda_test.cpp | failed (exit code 9) | RACECHECK SUMMARY: 1 hazard displayed |
 | seed, 3 sequences | tf32 | 1.50 | 512000 | 20.0 of 50.0 | 40 % | 80 % | 124 |
 | large, 4 sequences | bfloat16 | failed (exit code 1): error: no memory |
-| seed | float32 | | left out: python3 has no PyTorch that sees the GPU |
-Left out: there is one GPU only.
+| seed, 3 sequences | bfloat16 | left out: bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and GPU 0 has 7.5 |
+| seed | float32 | | eager: left out: python3 has no PyTorch that sees the GPU |
+Over NCCL: left out: there is one GPU only.
 EOF
 not_recorded 'Not run yet'
+not_recorded only_emulated
 
 # Some of it again: the rest of the record stays.
 touch "$root/more-memory" "$root/no-sanitizer"
 gpu 1 --quick --only sanitizer,step-large-float32,step-large-bfloat16 --limit 1
 while read -r line; do recorded "$line"; done <<'EOF'
 | command | `./workbook gpu --quick`, then `./workbook gpu --quick --only sanitizer,
-in time: tests step-large-tf32 step-large-bfloat16.
-| gpu | 1 | 1 | 0 |
+in time: tests-bad step-large-tf32 step-large-bfloat16.
+| good | 1 | 0 | 0 | passed |
 | memcheck | ops_cuda_test.cpp | not available here: Error: Device not supported. | - |
 | racecheck | ops_cuda_test.cpp | not available here: Error: Device not supported. | - |
 | large, 4 sequences | float32 | 1.50 | 512000 | 20.0 of 50.0 | 40 % | 80 % | 124 |
@@ -150,7 +174,7 @@ stub build/student/bin/cuda_tests <<<'exit 6'
 gpu 0 --quick --only=step-seed-tf32
 recorded '| seed, 3 sequences | tf32 | 1.50'
 recorded 'Nothing failed'
-recorded '**Not run yet**: tests memcheck-ops_cuda racecheck-ops_cuda memcheck-attention_bfloat16_cuda racecheck-attention_bfloat16_cuda step-seed-float32'
+recorded '**Not run yet**: tests sanitizer step-seed-float32 step-large-float32 step-large-tf32 '
 not_recorded '| large,'
 not_recorded 'compute-sanitizer'
 
@@ -163,6 +187,6 @@ gpu 0 --only build
 [[ $(cat "$record") == old ]] || fail "the record was overwritten by a build"
 
 gpu 1 --only step,nonsense
-grep -q "no 'nonsense', but: build build-tests tests " "$root/out" || fail "$(cat "$root/out")"
+grep -q "no 'nonsense', but: build build-tests tests tests-bad " "$root/out" || fail "$(cat "$root/out")"
 gpu 0 --help
 grep -q '^  *--only PART' "$root/out" || fail "--help says: $(cat "$root/out")"

@@ -3,12 +3,14 @@
 # losses; the same bits when repeated; a run that goes on on the other device; what cannot be is
 # refused in one line. On a GPU, or on its emulation with a much smaller model.
 #
-# Usage: device_test.sh FOLDER_OF_PROGRAMS emulated|solution
+# Usage: device_test.sh FOLDER_OF_PROGRAMS emulated|solution [PART]
+#   PART: 01 to 06, the program of that lab; or rest. All of them if it is missing.
 set -euo pipefail
 # shellcheck source=tests/programs/helpers.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/helpers.sh"
 programs=$(readlink -f -- "$1")
 whose=$2
+part=${3:-}
 folder=$(mktemp -d -t device-programs.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -31,17 +33,24 @@ on() {
   run "$lab" "$out" "${size[@]}" --device "$device" "$@"
 }
 
-# near A B: losses differ by a thousandth at most; rounding grows with the steps.
+# near A B: losses differ by 1e-4 at most in the first 50 steps, by 1e-3 later, because rounding grows with
+# the steps. (Between two kinds of CPU instructions, it made 6e-8 and 4e-6 of it in 50 and 200 steps.)
 near() {
   paste <(grep -o '"loss":[^,]*' "$1/metrics.jsonl") <(grep -o '"loss":[^,]*' "$2/metrics.jsonl") |
     tr -d '":a-z' |
-    awk '{ d = $1 - $2; if (NF != 2 || d * d > 1e-6) bad = 1; n++ } END { exit bad || n < 2 }' ||
+    awk -v names="$1 and $2" '
+      { d = $1 > $2 ? $1 - $2 : $2 - $1; n++ }
+      NF != 2 || !(d <= 1e-3) || (n <= 50 && !(d <= 1e-4)) { bad = 1 }
+      d > most { most = d; step = n }
+      END { printf "%s: losses differ by %.1e at most (line %d of %d)\n", names, most, step, n; exit bad || n < 2 }' ||
     fail "$1 and $2: losses that are not near"
 }
 
-# compare LAB OPTION...: a lab's program on both devices, and on the GPU once more.
+# compare LAB OPTION...: a lab's program on both devices, and on the GPU once more. Unless another part is
+# asked for.
 compare() {
   local lab=$1
+  [[ -z $part || $part == "$lab" ]] || return 0
   shift
   set -- "$@" --steps "$steps"
   on cpu "$lab" "cpu$lab" "$@"
@@ -57,6 +66,8 @@ compare 03 --ranks 2 --batch 1 --every 1
 compare 04 --ranks 3 --batch 2 --log-every 1
 compare 05 --ranks 3 --batch 1 --microbatches 4 --log-every 1
 compare 06 --dp 2 --pp 3 --log-every 1
+
+[[ -z $part || $part == rest ]] || exit 0
 
 # A checkpoint is not that of a device.
 on cuda 01 moved --batch 2 --accumulate 2 --steps "$steps"
