@@ -1,6 +1,9 @@
 #include "common/model/llama_stage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
 
 #include "common/error.h"
 #include "common/model/llama_stage_impl.h"
@@ -154,20 +157,32 @@ void LlamaStage::Impl::fit_scratch(InFlight& state) {
   state.backward = {};
 }
 
+bool LlamaStage::Impl::record(RecordedPass& pass, const std::function<void()>& work) {
+  if (pass.work != nullptr || !records) return pass.work != nullptr;
+  try {
+    pass.work = accelerator().record(work);
+  } catch (const Error& error) {
+    records = false;
+    fmt::print(stderr, "note: this stage's passes are not recorded as CUDA graphs: {}\n",
+               error.what());
+  }
+  return records;
+}
+
 void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
-                           const std::function<void()>& work) const {
+                           const std::function<void()>& work) {
   // The first time, libraries load their kernels, which cannot be recorded. A pass in another
   // precision than the microbatch began with is not recorded either: it would be repeated for other
   // microbatches. Nor is one that calls somebody in between, or whose weights may be elsewhere the
   // next time.
   const bool calls = before_part || after_part || weights.memory == WeightMemory::kBound ||
                      (gradient_ready && &pass == &state.backward);
-  if (device == Device::kCpu || state.memory != memory() || calls || pass.uses++ == 0) {
-    work();
-  } else {
-    if (pass.work == nullptr) pass.work = accelerator().record(work);
+  const bool repeatable =
+      device == Device::kCuda && state.memory == memory() && !calls && pass.uses++ > 0;
+  if (repeatable && record(pass, work))
     pass.work->repeat();
-  }
+  else
+    work();
   // An observer wants the time of the pass, not the time it takes to launch it.
   if (observer && device == Device::kCuda) accelerator().synchronize();
 }

@@ -67,7 +67,10 @@ struct LlamaStage::Impl {
   void fit_scratch(InFlight& state);
   /// Runs `work`, a pass of this microbatch. On a GPU, it is recorded at its second use and the
   /// recording is repeated from then on.
-  void run(const InFlight& state, RecordedPass& pass, const std::function<void()>& work) const;
+  void run(const InFlight& state, RecordedPass& pass, const std::function<void()>& work);
+  /// Whether the pass has a recording, if necessary a new one. Where a library or the driver
+  /// refuses to record, says so once, and records nothing more: training goes on, kernel by kernel.
+  bool record(RecordedPass& pass, const std::function<void()>& work);
   /// From tokens, or else from state.hidden[0] on.
   Tensor forward(InFlight& state);
   /// Gradient [B, T, C] of the stage's input from that of its output; undefined if it embeds.
@@ -102,6 +105,7 @@ struct LlamaStage::Impl {
   Weights weights;
   std::vector<size_t> part_order;  // of a forward pass
   bool rounded_is_old = true;      // those of the weights
+  bool records = true;             // until recording a pass has failed
   Tensor rope_angles;
   std::map<int, std::unique_ptr<InFlight>> in_flight;
   std::vector<std::unique_ptr<InFlight>> idle;  // all of one shape

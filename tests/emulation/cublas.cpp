@@ -93,6 +93,10 @@ cublasStatus_t multiply_in_stream(cublasHandle_t handle, const Product& product)
   if (product.m == 0 || product.n == 0 || product.batches == 0) return CUBLAS_STATUS_SUCCESS;
   CUstream_st* stream = find_stream(handle->stream);
   if (!stream) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (stream->capture && !settings().records_products) {
+    stream->capture->valid = false;
+    return CUBLAS_STATUS_INTERNAL_ERROR;
+  }
   const cudaError_t error = noted(enqueue(stream, [product] { run(product); }));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

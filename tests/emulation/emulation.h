@@ -32,6 +32,10 @@ void set_total_memory(size_t bytes);
 /// The compute capability that the devices report, initially 8.0; kernels run regardless of it.
 void set_compute_capability(int major, int minor);
 
+/// Whether cuBLAS's products can be captured; at first they can. Otherwise a product fails in a
+/// stream that is captured, and breaks the capture.
+void set_records_products(bool records);
+
 /// On this thread cudaDeviceGetPCIBusId names the bus of this device, whichever is asked for:
 /// threads that share the emulation can then pass for processes with a GPU each. -1: no longer.
 void set_bus_of_thread(int device);

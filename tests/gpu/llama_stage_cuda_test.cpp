@@ -58,6 +58,14 @@ TEST_F(LlamaStageOnGpu, LossAndGradientsAreTheCpus) {
   }
 }
 
+// If a library refuses to record, training goes on without, and slower; here none should refuse.
+TEST_F(LlamaStageOnGpu, ItsPassesAreRecorded) {
+  LlamaStage model = whole(Device::kCuda);
+  testing::internal::CaptureStderr();
+  for (uint64_t pass = 1; pass <= 3; ++pass) learn(model, random_batch(pass));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(LlamaStageOnGpu, SeveralMicrobatchesInFlight) {
   LlamaStage on_gpu = whole(Device::kCuda);
   LlamaStage on_cpu = whole(Device::kCpu);

@@ -17,19 +17,6 @@ size_t size_class(size_t bytes) {
   return std::max<size_t>(step, (bytes + step - 1) / step * step);
 }
 
-/// During its lifetime, the calling thread may call cudaMalloc although it records a graph.
-class AllowAllocation {
- public:
-  AllowAllocation() { exchange(); }
-  ~AllowAllocation() { exchange(); }
-  AllowAllocation(const AllowAllocation&) = delete;
-  AllowAllocation& operator=(const AllowAllocation&) = delete;
-
- private:
-  void exchange() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 }  // namespace
 
 CachingAllocator::~CachingAllocator() { give_back(kept_); }
@@ -81,7 +68,6 @@ void* CachingAllocator::take(Kept& kept, size_t bytes) {
 }
 
 void* CachingAllocator::ask_driver(size_t bytes) {
-  const AllowAllocation allow;
   void* memory = nullptr;
   cudaError_t status = cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation && recording_ == nullptr) {

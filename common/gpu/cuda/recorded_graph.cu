@@ -25,11 +25,12 @@ class RecordedGraph final : public RecordedWork {
   cudaGraphExec_t graph_;
 };
 
-/// The stream records from here to finish(). An exception ends the recording, too.
+/// The stream records from here to finish(). An exception ends the recording, too. Relaxed: this
+/// thread may request memory meanwhile, for itself or in a library.
 class Capture {
  public:
   explicit Capture(Context& context) : context_(context) {
-    check(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeThreadLocal),
+    check(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeRelaxed),
           "cudaStreamBeginCapture", "starting to record");
     context.set_recording(true);
   }
