@@ -31,6 +31,9 @@ void set_device_count(int count);
 void set_total_memory(size_t bytes);
 /// The compute capability that the devices report, initially 8.0; kernels run regardless of it.
 void set_compute_capability(int major, int minor);
+/// Whether the program was built for the devices, as far as cudaFuncGetAttributes says; at first it
+/// was. Kernels run regardless.
+void set_has_code(bool has_code);
 
 /// Whether cuBLAS's products can be captured; at first they can. Otherwise a product fails in a
 /// stream that is captured, and breaks the capture.

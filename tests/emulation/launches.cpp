@@ -90,3 +90,12 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
     return cudaSuccess;
   });
 }
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  return call([&] {
+    if (!attributes) return cudaErrorInvalidValue;
+    if (!function) return cudaErrorInvalidDeviceFunction;
+    *attributes = {};
+    return settings().has_code ? cudaSuccess : cudaErrorNoKernelImageForDevice;
+  });
+}

@@ -67,6 +67,7 @@ void set_compute_capability(int major, int minor) {
   settings().major = major;
   settings().minor = minor;
 }
+void set_has_code(bool has_code) { settings().has_code = has_code; }
 void set_records_products(bool records) { settings().records_products = records; }
 Statistics statistics() { return counts(); }
 

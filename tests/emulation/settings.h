@@ -15,6 +15,7 @@ struct Settings {
   size_t total_memory = size_t{4} << 30;
   int major = kMajor;
   int minor = kMinor;
+  bool has_code = true;
   bool records_products = true;
 };
 Settings& settings();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "common/error.h"
 #include "common/gpu/cuda/caching_allocator.h"
@@ -41,6 +42,19 @@ TEST_F(AcceleratorEmulated, SaysThatThereIsNoDriver) {
 TEST_F(AcceleratorEmulated, SaysThatTheDriverIsTooOld) {
   emulation::set_driver(emulation::Driver::kTooOld);
   expect_problem("this program was built with 13.0");
+}
+
+TEST_F(AcceleratorEmulated, SaysThatItWasBuiltForOtherGpus) {
+  emulation::set_compute_capability(7, 5);
+  emulation::set_has_code(false);
+  try {
+    detail::open_accelerator(0);
+    ADD_FAILURE() << "opened";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("compute capability 7.5"), std::string::npos) << message;
+    EXPECT_NE(message.find("holds no code for this GPU"), std::string::npos) << message;
+  }
 }
 
 TEST_F(AcceleratorEmulated, CountsGpus) {

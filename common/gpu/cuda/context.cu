@@ -16,6 +16,18 @@ int attribute_of(int index, cudaDeviceAttr attribute) {
   return value;
 }
 
+__global__ void empty_kernel() {}
+
+/// A program holds the same code of all kernels (except those for tensor cores); without code for
+/// this GPU, the first launch would fail long after the start, and not say why.
+void require_code(int index) {
+  cudaFuncAttributes unused{};
+  check(cudaFuncGetAttributes(&unused, empty_kernel), "cudaFuncGetAttributes",
+        "looking for code for GPU {}, of compute capability {}.{}", index,
+        attribute_of(index, cudaDevAttrComputeCapabilityMajor),
+        attribute_of(index, cudaDevAttrComputeCapabilityMinor));
+}
+
 /// What NVIDIA recommends for cuBLAS: 32 MiB from Hopper on, 4 MiB before.
 size_t workspace_bytes(int index) {
   return size_t{attribute_of(index, cudaDevAttrComputeCapabilityMajor) >= 9 ? 32U : 4U} << 20;
@@ -32,6 +44,7 @@ CachingAllocator::Keep keep_from_environment() {
 
 Context::Context(int index) : index_(index), memory_(keep_from_environment()) {
   activate();
+  require_code(index);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
         "opening GPU {}", index);
   check(cublasCreate(&blas_), "cublasCreate", "opening cuBLAS on GPU {}", index);
