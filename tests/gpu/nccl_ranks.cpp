@@ -74,8 +74,10 @@ RankErrors run_processes(const RankOptions& options, const RankBody& body) {
   for (int rank = 0; rank < options.ranks; ++rank) {
     std::map<std::string, std::string> environment{
         {kRank, std::to_string(rank)}, {kCall, call}, {kFolder, folder.path() / "store"}};
+    // NCCL allows it from version 2.30 on; older ones may, if ranks pass for hosts.
     if (shares_gpus())
-      environment.insert({{"NCCL_HOSTID", "rank" + std::to_string(rank)},
+      environment.insert({{"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+                          {"NCCL_HOSTID", "rank" + std::to_string(rank)},
                           {"NCCL_NET", "Socket"},
                           {"NCCL_SOCKET_IFNAME", "lo"}});
     children.emplace_back(

@@ -31,7 +31,7 @@ using RankErrors = std::vector<std::string>;
 /// The ranks of one test. GPUs belong to processes: each rank is then this program once more, which
 /// runs the same test and in it only what is given here.
 ///
-/// With LAB_NCCL_SHARE_GPU=1 ranks share the available GPUs, each with its own NCCL_HOSTID.
+/// With LAB_NCCL_SHARE_GPU=1 ranks share the available GPUs, if NCCL lets them.
 RankErrors run_ranks(const RankOptions& options, const RankBody& body);
 
 /// Why so many ranks cannot be run here, or "".
