@@ -3,8 +3,12 @@
 
 add_library(lab_flags INTERFACE)
 target_include_directories(lab_flags INTERFACE ${CMAKE_SOURCE_DIR})
-# Where the files that come with the sources are: golden values, the sample corpus.
-target_compile_definitions(lab_flags INTERFACE LAB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+# Where the files that come with the sources are: golden values, the sample corpus. A relative path
+# begins in the folder of the program: for programs that move (scripts/gpu_bundle.sh).
+if(NOT DEFINED LAB_SOURCE_DIR)
+  set(LAB_SOURCE_DIR ${CMAKE_SOURCE_DIR})
+endif()
+target_compile_definitions(lab_flags INTERFACE LAB_SOURCE_DIR="${LAB_SOURCE_DIR}")
 # fmt 9 does not expect nvcc to support constexpr.
 target_compile_definitions(lab_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 

@@ -14,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/run/launch/child_process.h"
+#include "common/run/options/run_plan.h"
 #include "tests/grading/quoted.h"
 #include "tests/grading/rank_harness.h"
 #include "tests/grading/scratch_folder.h"
@@ -41,7 +42,7 @@ fs::path few_stories(const fs::path& folder) {
   constexpr size_t kBytes = 30'000;
   constexpr std::string_view kEndOfStory = "<|endoftext|>\n";
   std::string text(kBytes, ' ');
-  std::ifstream(fs::path(LAB_SOURCE_DIR) / "data/stories.txt").read(text.data(), kBytes);
+  std::ifstream(source_folder() / "data/stories.txt").read(text.data(), kBytes);
   text.resize(text.rfind(kEndOfStory) + kEndOfStory.size());
   std::ofstream(folder / "stories.txt") << text;
   return folder / "stories.txt";

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/io/files.h"
+#include "common/run/options/run_plan.h"
 #include "tests/grading/program_run.h"
 #include "tests/grading/score.h"
 #include "tests/grading/verdict.h"
@@ -39,7 +40,7 @@ std::string read_text(const fs::path& file) {
 }
 
 const fs::path& source_folder() {
-  static const fs::path folder = LAB_SOURCE_DIR;
+  static const fs::path folder = lab::source_folder();
   return folder;
 }
 

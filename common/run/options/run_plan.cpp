@@ -79,7 +79,10 @@ const char* in_shards(int stage) {
 
 std::filesystem::path source_folder() {
 #ifdef LAB_SOURCE_DIR
-  return LAB_SOURCE_DIR;
+  const std::filesystem::path folder = LAB_SOURCE_DIR;
+  if (folder.is_absolute()) return folder;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  return (program.parent_path() / folder).lexically_normal();
 #else
   return std::filesystem::current_path();
 #endif

@@ -105,7 +105,8 @@ struct RunPlan {
   void validate() const;
 };
 
-/// The folder that this program was built from: where the corpus and the tokenizer are.
+/// The folder with the corpus and the tokenizer: the one that this program was built from, or, of a
+/// program that was built to be moved, the one above it.
 std::filesystem::path source_folder();
 
 /// A plan with corpus, tokenizer and cache of the source folder.
