@@ -54,12 +54,13 @@ struct TcpServer::Impl {
     while (tick()) {
       if (!end && finished())
         end = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds(patience_s));
-      if (end && (connections.empty() || Clock::now() >= *end)) return;
+      if (end && (connections.empty() || Clock::now() >= *end)) break;
       wait_for_events();
       for (const auto& connection : connections) attend(*connection);
       send_signs_of_life();
       remove_gone();
     }
+    listener = Socket();  // nobody must wait here for a greeting
   }
 
   void wait_for_events() {
