@@ -2,6 +2,7 @@
 # ./workbook gpu: tests and times everything on this machine's GPU, and records the results.
 #
 #   ./workbook gpu [--quick] [--only PART[,PART]...] [--resume] [--limit SECONDS] [--record FILE]
+#   ./workbook gpu --bundle [FILE] [--arch LIST]
 #     --quick          fewer tests under compute-sanitizer, fewer rounds
 #     --only PART,...  only these parts: build, tests, sanitizer, step, torch, allreduce; or single
 #                      pieces of them, by the names a run prints (memcheck-ops_cuda). The record keeps
@@ -11,6 +12,11 @@
 #     --limit SECONDS  no piece may take longer: for machines that end long commands. A build that
 #                      was cut off continues from there the next time.
 #     --record FILE    write the results there instead of docs/gpu-results.md
+#     --bundle [FILE]  do not run anything: build here, for a machine that has an NVIDIA driver and
+#                      nothing else, and pack what runs there (scripts/gpu_bundle.sh)
+#     --arch LIST      which GPUs the bundle has machine code for: compute capabilities without the
+#                      dot, such as 80,90 (default). That of 8.0 also runs on 8.6 and 8.9; newer GPUs
+#                      than the last one get code that their driver compiles.
 #
 # Configures the existing build folder, and installs packages only if that fails. Each piece has a time
 # limit; if one fails, the others still run. Logs are in build/student/gpu. Exits with 1 if there is no
@@ -31,7 +37,8 @@ programs="$build/bin"
 logs="$build/gpu"
 started=$(date -u '+%Y-%m-%d %H:%M UTC')
 command_line="./workbook gpu${*:+ $*}"
-usage="usage: ./workbook gpu [--quick] [--only PART[,PART]...] [--resume] [--limit SECONDS] [--record FILE]"
+usage="usage: ./workbook gpu [--quick] [--only PART[,PART]...] [--resume] [--limit SECONDS] [--record FILE], \
+or: ./workbook gpu --bundle [FILE] [--arch LIST]"
 quick=no
 resume=no
 only=()
@@ -40,15 +47,26 @@ all_seconds=$most_seconds
 no_nccl= # a build without it says so itself
 record="$root/docs/gpu-results.md"
 
+bundle=
+architectures=80,90
 while (($#)); do
   case $1 in
     --quick) quick=yes ;;
     --resume) resume=yes ;;
-    --only | --limit | --record)
+    --bundle)
+      bundle=$root/build/gpu-bundle.tar.gz
+      if (($# >= 2)) && [[ $2 != --* ]]; then
+        bundle=$2
+        shift
+      fi
+      ;;
+    --only | --limit | --record | --arch)
       (($# >= 2)) || fail "$1 takes a value; $usage"
       set -- "$1=$2" "${@:3}"
       continue
       ;;
+    --bundle=*) bundle=${1#--bundle=} ;;
+    --arch=*) architectures=${1#--arch=} ;;
     --only=*) IFS=, read -ra only <<<"${1#--only=}" ;;
     --limit=*)
       most_seconds=${1#--limit=}
@@ -63,6 +81,9 @@ while (($#)); do
   esac
   shift
 done
+if [[ -n $bundle ]]; then
+  exec "$root/scripts/gpu_bundle.sh" "$bundle" "$architectures"
+fi
 check_only build "${parts[@]}"
 
 find_gpu() {

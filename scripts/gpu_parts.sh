@@ -40,6 +40,10 @@ run_tests() {
     outcome="skipped: $(sed -n '/: Skipped$/ { n; p; q }' "$logs/$1.log")" # GoogleTest's reason
     note "$1" "$outcome"
   fi
+  if [[ $outcome == failed*')' ]] && ! grep -q '^\[ RUN' "$logs/$1.log"; then
+    outcome+=": $(grep -m 1 . "$logs/$1.log" || true)" # its errors are in its output
+    note "$1" "$outcome"
+  fi
   test_row "$1" "$name" >"$logs/row-$1.md"
 }
 

@@ -20,7 +20,7 @@ stub() {
 }
 
 mkdir -p "$root"/{scripts,docs,build/student,tests/gpu}
-cp "$source_root"/scripts/{gpu,gpu_pieces,gpu_parts,gpu_record,setup}.sh "$root/scripts"
+cp "$source_root"/scripts/{gpu,gpu_bundle,gpu_pieces,gpu_parts,gpu_record,setup}.sh "$root/scripts"
 touch "$root"/tests/gpu/{good,bad,nccl_pair,only_emulated}_test.cpp
 cp "$source_root/packages.txt" "$root"
 cat >"$root/build/student/CMakeCache.txt" <<EOF
@@ -185,6 +185,12 @@ echo old >"$record"
 gpu 0 --only build
 [[ -e $root/apt-was-asked ]] || fail "does not install what cmake needs"
 [[ $(cat "$record") == old ]] || fail "the record was overwritten by a build"
+
+# A bundle needs no GPU, but a file and architectures; what it consists of is not tested here.
+gpu 1 --bundle "$root/somewhere" --arch 90
+grep -q 'error: a bundle is a file NAME.tar.gz: not ' "$root/out" || fail "$(cat "$root/out")"
+gpu 1 --bundle --arch 9.0
+grep -q 'error: --arch takes compute capabilities without the dot' "$root/out" || fail "$(cat "$root/out")"
 
 gpu 1 --only step,nonsense
 grep -q "no 'nonsense', but: build build-tests tests tests-bad " "$root/out" || fail "$(cat "$root/out")"
