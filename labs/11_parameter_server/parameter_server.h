@@ -57,8 +57,8 @@ inline constexpr int64_t kUnbounded = int64_t{1} << 62;
 /// to somebody else now: nothing changes, and the result is false.
 /// Otherwise the lease ends, and the gradient counts, once, with the weight of its samples. With
 /// the n-th gradient since the last update, `server.update` is called with their mean over all
-/// samples (zeros if there are none); only then `version` grows by one, and `sum`, `samples` and
-/// `gradients` begin anew. The result is true. push.gradient stays as it is.
+/// samples (zeros if there are none). Then `version` grows by one, not before, and `sum`, `samples`
+/// and `gradients` begin anew. The result is true. push.gradient stays as it is.
 bool on_push(Server& server, const lab::Push& push);
 
 /// Task 2 · Whether one more ticket may be handed out now, so that no gradient can ever be used
@@ -99,9 +99,10 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.
 ///
-/// `count` different ones of 0 ... clients - 1, all of them if count is larger. The same arguments
-/// give the same result. Over many rounds (or seeds) every set of `count` clients is as likely as
-/// any other.
+/// `count` different ones of 0 ... clients - 1, drawn at random; all of them if count is larger. The
+/// same arguments give the same result. Over many rounds (or seeds) every set of `count` clients is
+/// as likely as any other. Another seed is another run: it must not have the same sets in the same
+/// or in other rounds, as with a generator made of `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.

@@ -11,16 +11,19 @@ enum Operation { kPull, kPush, kLeave, kMayStart };
 // An operation of a script: which server, which operation, worker or ticket, samples.
 inline constexpr size_t kScriptLength = 4;
 
-/// Elements of the weights in all scenarios.
+/// Elements of the weights, if nothing else is said.
 inline constexpr int64_t kElements = 3;
 
-// A record of the log:
-//   server, operation, worker or ticket, samples, kElements of the gradient,
-//   yes or no, ticket number, item, version,               what the function returned
-//   version, gradients, samples, next item, next ticket,   the state afterwards
-//   calls of `update` so far, whether the push was changed,
+// A state:
+//   version, gradients, samples, next item, next ticket,
 //   leases, and for each: ticket, worker, item, version
 //   returned items, and these
+//   elements of `sum`, and these
+// A record of the log:
+//   server, operation, worker or ticket, samples, elements of the gradient, and these,
+//   yes or no, ticket number, item, version,             what the function returned
+//   calls of `update` so far, the version that the last of these saw, whether the push was changed,
+//   the state afterwards
 
 /// The gradient that a script pushes with a ticket.
 inline double scripted(int64_t ticket, int64_t element) {

@@ -19,7 +19,7 @@ struct LeaseRecord {
   bool operator==(const LeaseRecord&) const = default;
 };
 
-/// The members of Server that are compared.
+/// The members of Server that change.
 struct State {
   int64_t version = 0;
   int64_t gradients = 0;
@@ -28,7 +28,10 @@ struct State {
   int64_t next_ticket = 0;
   std::map<int64_t, LeaseRecord> leases = {};
   std::set<int64_t> returned = {};
+  std::vector<double> sum = std::vector<double>(entries::kElements, 0.0);
 };
+/// As entries.h has it.
+void write_state(const State& state, std::vector<double>& numbers);
 
 /// One call, and the state after it.
 struct Record {
@@ -41,7 +44,8 @@ struct Record {
   int64_t ticket = 0;
   int64_t item = 0;
   int64_t ticket_version = 0;
-  int64_t updates = 0;  // calls of `update` so far
+  int64_t updates = 0;         // calls of `update` so far
+  int64_t version_seen = 0;    // by the last of them
   bool push_changed = false;
   State state = {};
 };
@@ -50,9 +54,9 @@ std::vector<Record> read_log(const std::vector<double>& log);
 /// A server as the contract has it. Also remembers the past, for messages.
 class Oracle {
  public:
-  Oracle(int64_t n, int64_t s, int64_t items) : n_(n), s_(s), items_(items) {}
+  Oracle(int64_t n, int64_t s, int64_t items, State start = {});
 
-  bool push(const Record& call);
+  bool push(int64_t ticket, int64_t samples, const std::vector<double>& gradient);
   bool may_start() const;
   /// The item; nothing: not now.
   std::optional<int64_t> pull(int64_t worker);
@@ -61,7 +65,9 @@ class Oracle {
 
   int64_t n() const { return n_; }
   int64_t s() const { return s_; }
+  int64_t items() const { return items_; }
   const State& state() const { return state_; }
+  size_t elements() const { return state_.sum.size(); }
   /// Per update: its mean.
   const std::vector<std::vector<double>>& means() const { return means_; }
   /// The largest staleness of a gradient so far.
@@ -69,21 +75,22 @@ class Oracle {
 
   /// What is known of tickets that have no lease any more.
   bool was_counted(int64_t ticket) const { return counted_.count(ticket) > 0; }
-  /// For each update: the terms of its mean.
   struct Term {
     double samples = 0;
     std::vector<double> gradient;
   };
-  const std::vector<std::vector<Term>>& terms() const { return terms_; }
-  const std::vector<Term>& refused() const { return refused_; }
+  using Terms = std::vector<Term>;
+  /// For each update: the terms of its mean.
+  const std::vector<Terms>& terms() const { return terms_; }
+  /// Those of the next update so far.
+  const Terms& pending() const { return pending_; }
 
  private:
   int64_t n_, s_, items_;
   State state_;
   std::set<int64_t> counted_;
-  std::vector<Term> pending_;
-  std::vector<std::vector<Term>> terms_;
-  std::vector<Term> refused_;
+  Terms pending_;
+  std::vector<Terms> terms_;
   std::vector<std::vector<double>> means_;
   int64_t stalest_ = 0;
 };
@@ -94,5 +101,12 @@ class Oracle {
 void expect_history(const std::vector<Record>& history, std::vector<Oracle>& oracles,
                     const std::vector<std::vector<double>>& means,
                     bool may_start_is_theirs = false);
+
+/// What is wrong with `sum` after a call of on_push; empty if nothing is.
+std::string wrong_sum(const Oracle& oracle, const std::vector<double>& sum, bool due);
+
+/// Ends the test as failed unless `update` was called with these means. `sums`: what is known to be
+/// wrong with `sum`; told if no usual mistake explains the means.
+void judge_means(const Oracle& oracle, const std::vector<double>& got, const std::string& sums);
 
 }  // namespace lab11

@@ -13,8 +13,8 @@ TEST(TaskProgram, Server) {
                   "2@2.5", "--join", "5@3"});
 }
 
-TEST(TaskProgram, Federated) {
-  expect_program({"--federated", "--steps", "3", "--clients", "5", "--per-round", "2",
+TEST(TaskProgram, Federated) {  // all take part, so that every right sample is the same
+  expect_program({"--federated", "--steps", "3", "--clients", "4", "--per-round", "4",
                   "--local-steps", "2", "--outer-momentum", "0.5", "--drop", "0.3"});
 }
 

@@ -64,34 +64,6 @@ int enough_servers(int workers, double bytes, const lab::LinkCost& link, double 
 
 namespace {
 
-/// Task 2: the answer in each of many states. Per state: n, s, version, gradients, number of
-/// leases, and their versions.
-Parcel run_may_start(const Parcel& input) {
-  const std::vector<double> numbers = input.numbers("states");
-  std::vector<double> answers;
-  for (size_t i = 0; i < numbers.size();) {
-    const auto next = [&] { return static_cast<int64_t>(numbers.at(i++)); };
-    Server server;
-    server.gradients_per_update = static_cast<int>(next());
-    server.staleness = next();
-    server.version = next();
-    server.gradients = static_cast<int>(next());
-    server.items = int64_t{1} << 40;
-    server.sum = Tensor::zeros({1});
-    server.next_item = server.version * server.gradients_per_update + server.gradients;
-    for (int64_t left = next(); left > 0; --left) {
-      const int64_t item = server.next_item++;
-      server.leases[server.next_ticket] = {
-          .worker = static_cast<int>(server.next_ticket), .item = item, .version = next()};
-      ++server.next_ticket;
-    }
-    answers.push_back(may_start(server) ? 1 : 0);
-  }
-  Parcel result;
-  result.set("answers", answers);
-  return result;
-}
-
 /// Task 4: replies to several workers in turn. Per reply: worker, kind, ticket number, item.
 Parcel run_worker(const Parcel& input) {
   const std::vector<double> replies = input.numbers("replies");

@@ -1,5 +1,7 @@
 #include "tests/labs/11_parameter_server/rank_server.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -20,16 +22,16 @@ using lab::grading::Parcel;
 /// A server with the student's functions that logs every call.
 class Logged {
  public:
-  Logged(int index, int n, int64_t s, int64_t items, std::vector<double>& log,
-         std::vector<double>& means)
-      : index_(index), log_(log), means_(means) {
-    server_.gradients_per_update = n;
-    server_.staleness = s;
-    server_.items = items;
-    server_.sum = Tensor::zeros({kElements});
+  Logged(int index, Server start, std::vector<double>& log, std::vector<double>& means)
+      : index_(index),
+        log_(log),
+        means_(means),
+        server_(std::move(start)),
+        weights_(Tensor::zeros(server_.sum.shape())) {
     server_.update = [this](const Tensor& mean) {
       ++updates_;
-      for (int64_t i = 0; i < kElements; ++i) {
+      version_seen_ = server_.version;
+      for (int64_t i = 0; i < mean.numel(); ++i) {
         means_.push_back(mean.data()[i]);
         weights_.data()[i] -= static_cast<float>(entries::kRate) * mean.data()[i];
       }
@@ -49,10 +51,7 @@ class Logged {
     const Tensor before = push.gradient.mean.clone();
     const bool counts = on_push(server_, push);
     begin(entries::kPush, push.ticket, push.gradient.samples, &before);
-    bool changed = false;
-    for (int64_t i = 0; i < kElements; ++i)
-      changed = changed || before.data()[i] != push.gradient.mean.data()[i];
-    end(counts, {}, changed);
+    end(counts, {}, !std::ranges::equal(before.values(), push.gradient.mean.values()));
   }
 
   void leave(int worker) {
@@ -67,6 +66,10 @@ class Logged {
     end(may, {});
   }
 
+  /// `sum` has the weights' shape; without it the next push cannot be added.
+  bool has_sum() const {
+    return server_.sum.defined() && server_.sum.shape() == weights_.shape();
+  }
   bool is_finished() const { return finished(server_); }
   Tensor weights() const { return weights_.clone(); }
 
@@ -82,18 +85,25 @@ class Logged {
   void begin(entries::Operation operation, int64_t argument, int64_t samples = 0,
              const Tensor* gradient = nullptr) {
     add(index_, operation, argument, samples);
-    for (int64_t i = 0; i < kElements; ++i)
-      log_.push_back(gradient != nullptr ? gradient->data()[i] : 0.0);
+    add_values(gradient != nullptr ? *gradient : Tensor());
   }
 
   void end(bool yes, const lab::Ticket& ticket, bool changed = false) {
     add(yes, ticket.number, ticket.item, ticket.version);
+    add(updates_, version_seen_, changed);
     add(server_.version, server_.gradients, server_.samples, server_.next_item);
-    add(server_.next_ticket, updates_, changed, server_.leases.size());
+    add(server_.next_ticket, server_.leases.size());
     for (const auto& [number, lease] : server_.leases)
       add(number, lease.worker, lease.item, lease.version);
     add(server_.returned.size());
     for (const int64_t item : server_.returned) add(item);
+    add_values(server_.sum);
+  }
+
+  void add_values(const Tensor& tensor) {
+    add(tensor.defined() ? tensor.numel() : 0);
+    if (tensor.defined())
+      for (const float value : tensor.values()) add(value);
   }
 
   template <typename... Numbers>
@@ -106,7 +116,8 @@ class Logged {
   std::vector<double>& means_;
   Server server_;
   int64_t updates_ = 0;
-  Tensor weights_ = Tensor::zeros({kElements});
+  int64_t version_seen_ = 0;
+  Tensor weights_;
 };
 
 lab::Gradient gradient_of(int64_t item, const Tensor& weights) {
@@ -117,6 +128,32 @@ lab::Gradient gradient_of(int64_t item, const Tensor& weights) {
   return gradient;
 }
 
+/// A server that runs with n, s and items, and whose state comes next in `numbers` (entries.h).
+Server read_server(int64_t n, int64_t s, int64_t items, const std::vector<double>& numbers,
+                   size_t& at) {
+  const auto next = [&] { return static_cast<int64_t>(numbers.at(at++)); };
+  Server server;
+  server.gradients_per_update = static_cast<int>(n);
+  server.staleness = s;
+  server.items = items;
+  server.version = next();
+  server.gradients = static_cast<int>(next());
+  server.samples = next();
+  server.next_item = next();
+  server.next_ticket = next();
+  for (int64_t left = next(); left > 0; --left) {
+    Lease& lease = server.leases[next()];
+    lease.worker = static_cast<int>(next());
+    lease.item = next();
+    lease.version = next();
+  }
+  for (int64_t left = next(); left > 0; --left) server.returned.insert(next());
+  const int64_t elements = next();
+  server.sum = Tensor::zeros({elements});
+  for (float& value : server.sum.values()) value = static_cast<float>(numbers.at(at++));
+  return server;
+}
+
 }  // namespace
 
 Parcel run_script(const Parcel& input) {
@@ -124,11 +161,15 @@ Parcel run_script(const Parcel& input) {
   const auto count = static_cast<size_t>(input.number("servers"));
   std::vector<std::vector<double>> means(count);
   std::vector<std::unique_ptr<Logged>> servers;
-  for (size_t k = 0; k < count; ++k)
-    servers.push_back(
-        std::make_unique<Logged>(static_cast<int>(k), static_cast<int>(input.number("n")),
-                                 static_cast<int64_t>(input.number("s")),
-                                 static_cast<int64_t>(input.number("items")), log, means[k]));
+  for (size_t k = 0; k < count; ++k) {
+    size_t at = 0;
+    servers.push_back(std::make_unique<Logged>(
+        static_cast<int>(k),
+        read_server(static_cast<int64_t>(input.number("n")), static_cast<int64_t>(input.number("s")),
+                    static_cast<int64_t>(input.number("items")), input.numbers("start"), at),
+        log, means[k]));
+  }
+  const auto diverged = static_cast<int64_t>(input.number("diverged"));
   const std::vector<double> script = input.numbers("script");
   for (size_t i = 0; i + entries::kScriptLength <= script.size(); i += entries::kScriptLength) {
     Logged& server = *servers[static_cast<size_t>(script[i])];
@@ -139,10 +180,14 @@ Parcel run_script(const Parcel& input) {
         break;
       case entries::kPush: {
         lab::Push push{.ticket = argument,
-                       .gradient = {.mean = Tensor::zeros({kElements}),
+                       .gradient = {.mean = Tensor::zeros({server.weights().numel()}),
                                     .samples = static_cast<int64_t>(script[i + 3])}};
-        for (int64_t e = 0; e < kElements && push.gradient.samples > 0; ++e)
-          push.gradient.mean.data()[e] = static_cast<float>(entries::scripted(argument, e));
+        int64_t element = 0;
+        for (float& value : push.gradient.mean.values()) {
+          if (push.gradient.samples > 0)
+            value = static_cast<float>(entries::scripted(argument, element++));
+          if (argument == diverged) value = std::numeric_limits<float>::infinity();
+        }
         server.push(push);
         break;
       }
@@ -152,10 +197,24 @@ Parcel run_script(const Parcel& input) {
       default:
         server.may_start();
     }
+    if (!server.has_sum()) break;
   }
   Parcel result;
   result.set("log", log);
   for (size_t k = 0; k < count; ++k) result.set("means" + std::to_string(k), means[k]);
+  return result;
+}
+
+Parcel run_may_start(const Parcel& input) {
+  const std::vector<double> numbers = input.numbers("states");
+  std::vector<double> answers;
+  for (size_t at = 0; at < numbers.size();) {
+    const auto next = [&] { return static_cast<int64_t>(numbers.at(at++)); };
+    const int64_t n = next(), s = next(), items = next();
+    answers.push_back(may_start(read_server(n, s, items, numbers, at)) ? 1 : 0);
+  }
+  Parcel result;
+  result.set("answers", answers);
   return result;
 }
 
@@ -207,7 +266,9 @@ Parcel run_schedules(const Parcel& input) {
     }
     std::vector<double> log;
     std::vector<double> means;
-    Logged server(0, n, s, items, log, means);
+    Server fresh{.gradients_per_update = n, .staleness = s, .items = items};
+    fresh.sum = Tensor::zeros({kElements});
+    Logged server(0, std::move(fresh), log, means);
     const auto make_worker = [](int) -> lab::WorkerLogic {
       auto worker = std::make_shared<Worker>();
       return [worker](const lab::Reply& reply) {

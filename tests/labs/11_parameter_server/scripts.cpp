@@ -18,7 +18,6 @@ using lab::grading::JobOptions;
 using lab::grading::Parcel;
 using lab::grading::stop;
 
-constexpr int64_t kUnbounded = int64_t{1} << 62;
 constexpr size_t kSettings = 6 + entries::kElements;
 
 JobOptions without(const std::string& task) {
@@ -77,57 +76,117 @@ void judge_schedule(const Parcel& result, size_t k, const std::string& task) {
                       i, settings[6 + i], right[i], where));
 }
 
+/// Workers pull, push and leave in waves: more of the one than of the other for a while.
+struct Wave {
+  uint64_t pushes, late_pushes, leaves, questions;  // of 20 operations, added up; the rest: pulls
+};
+constexpr Wave kEven{9, 11, 12, 15}, kPulls{1, 2, 2, 3}, kPushes{14, 16, 16, 17},
+    kLeaves{1, 2, 14, 15};
+
+int64_t drawn_samples(std::mt19937_64& random) {
+  constexpr int64_t kMany[] = {1, 70'000, (1 << 24) + 1, 3'000'000'000, 5'000'000'000};
+  return random() % 8 == 0 ? kMany[random() % 5] : static_cast<int64_t>(random() % 5);
+}
+
+Step drawn_step(const Oracle& oracle, const std::vector<int64_t>& workers, const Wave& wave,
+                std::mt19937_64& random) {
+  const auto& leases = oracle.state().leases;
+  int64_t worker = workers[random() % workers.size()];
+  const uint64_t what = random() % 20;
+  if (what < wave.pushes && !leases.empty()) {  // any lease, but the oldest one's worker is slow
+    auto lease = leases.begin();
+    std::advance(lease, static_cast<std::ptrdiff_t>(random() % leases.size()));
+    if (lease == leases.begin() && leases.size() > 1 && random() % 4 != 0) ++lease;
+    return {entries::kPush, lease->first, drawn_samples(random)};
+  }
+  if (what >= wave.pushes && what < wave.late_pushes) {  // perhaps used, perhaps taken back
+    const int64_t next = oracle.state().next_ticket;
+    const auto ago = static_cast<int64_t>(random() % 20);
+    return {entries::kPush, std::max<int64_t>(0, next + 1 - ago),
+            static_cast<int64_t>(1 + random() % 4)};
+  }
+  if (what >= wave.late_pushes && what < wave.leaves) return {entries::kLeave, worker};
+  if (what >= wave.leaves && what < wave.questions) return {entries::kMayStart};
+  for (const auto& [ticket, lease] : leases)  // mostly one without a lease
+    if (lease.worker == worker && random() % 4 != 0) worker = workers[random() % workers.size()];
+  return {entries::kPull, worker};
+}
+
+std::vector<Step> drawn_steps(std::vector<Oracle*> servers, const std::vector<int64_t>& workers,
+                              int count, std::mt19937_64& random) {
+  const Wave* wave = &kEven;
+  std::vector<Step> steps;
+  for (int k = 0; k < count; ++k) {
+    if (random() % 15 == 0) {
+      const Wave* waves[] = {&kEven, &kPulls, &kPulls, &kPushes, &kLeaves};
+      wave = waves[random() % 5];
+    }
+    const size_t server = random() % servers.size();
+    Oracle& oracle = *servers[server];
+    Step step = drawn_step(oracle, workers, *wave, random);
+    step.server = static_cast<int>(server);
+    steps.push_back(step);
+    if (step.operation == entries::kPull) oracle.pull(step.argument);
+    if (step.operation == entries::kLeave) oracle.leave(step.argument);
+    if (step.operation != entries::kPush) continue;
+    std::vector<double> gradient;
+    for (size_t i = 0; i < oracle.elements(); ++i)
+      gradient.push_back(step.samples > 0
+                             ? entries::scripted(step.argument, static_cast<int64_t>(i))
+                             : 0.0);
+    oracle.push(step.argument, step.samples, gradient);
+  }
+  return steps;
+}
+
 }  // namespace
+
+Drawn drawn_server(std::mt19937_64& random, int steps, int64_t elements) {
+  const auto one_of = [&](const std::vector<int64_t>& values) {
+    return values[random() % values.size()];
+  };
+  const bool crowd = steps > 100;
+  const int64_t n = one_of({1, 1, 2, 2, 3, 4, 5, 9, crowd ? 150 : 7});
+  const int64_t s = one_of({0, 1, 1, 2, 3, 5, 40, kUnbounded});
+  std::vector<int64_t> workers{0, 1, 2, 3, 4, 5};
+  if (random() % 2 == 0) workers = {3, 19, 67, 131, 1027, 65'539};
+  workers.resize(1 + random() % 6);
+  for (int64_t w = 0; crowd && w < 90; ++w) workers.push_back(200 + w);
+  State start;
+  start.sum.assign(static_cast<size_t>(elements), 0.0);
+  start.version = one_of({0, 0, 0, 40, (int64_t{1} << 31) - 2, int64_t{1} << 33});
+  start.next_item = n * start.version;
+  start.next_ticket = start.next_item + one_of({0, 0, 37, 290});
+  const int64_t items = start.next_item + n * (3 + static_cast<int64_t>(random() % 8) + steps / n);
+  Oracle server(n, s, items, start);
+  drawn_steps({&server}, workers, steps, random);
+  return {server, workers};
+}
 
 Script drawn_script(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const int64_t bounds[] = {0, 1, 1, 2, 3, 5, kUnbounded};
+  constexpr int64_t kSizes[] = {3, 3, 3, 1, 2, 64, 65, 1031};
+  constexpr int kPasts[] = {0, 0, 30, 300};
+  const int64_t elements = kSizes[random() % 8];
+  const Drawn drawn = drawn_server(random, kPasts[random() % 4], elements);
   Script script{.name = fmt::format("drawn, number {}", seed),
-                .n = 1 + static_cast<int64_t>(random() % 4),
-                .s = bounds[random() % 7],
-                .items = 0,
-                .servers = random() % 4 == 0 ? 2 : 1};
-  script.items = script.n * (3 + static_cast<int64_t>(random() % 8));
-  const auto workers = 1 + random() % 6;
-  std::vector<Oracle> oracles(static_cast<size_t>(script.servers),
-                              Oracle(script.n, script.s, script.items));
-  for (int k = 0; k < 90; ++k) {
-    Step step{.server = static_cast<int>(random() % oracles.size())};
-    Oracle& oracle = oracles[static_cast<size_t>(step.server)];
-    const auto& leases = oracle.state().leases;
-    const auto worker = static_cast<int64_t>(random() % workers);
-    const uint64_t what = random() % 20;
-    if (what < 9 && leases.empty()) {
-      step = {entries::kPull, worker, 0, step.server};
-    } else if (what < 9) {  // a lease is used, any of them
-      auto lease = leases.begin();
-      std::advance(lease, static_cast<std::ptrdiff_t>(random() % leases.size()));
-      step = {entries::kPush, lease->first, static_cast<int64_t>(random() % 5), step.server};
-    } else if (what < 11) {  // a ticket of the past, perhaps used, perhaps taken back
-      const auto below = static_cast<uint64_t>(oracle.state().next_ticket + 2);
-      step = {entries::kPush, static_cast<int64_t>(random() % below),
-              static_cast<int64_t>(1 + random() % 4), step.server};
-    } else if (what < 12) {
-      step = {entries::kLeave, worker, 0, step.server};
-    } else if (what < 15) {
-      step = {entries::kMayStart, 0, 0, step.server};
-    } else {  // a worker without a lease, if there is one
-      int64_t asking = worker;
-      for (const auto& [ticket, lease] : leases)
-        if (lease.worker == asking && random() % 4 != 0)
-          asking = (asking + 1) % static_cast<int64_t>(workers);
-      step = {entries::kPull, asking, 0, step.server};
-    }
-    script.steps.push_back(step);
-    Record call;
-    call.argument = step.argument;
-    call.samples = step.samples;
-    call.gradient.assign(entries::kElements, 0.0);
-    if (step.operation == entries::kPull) oracle.pull(step.argument);
-    if (step.operation == entries::kPush) oracle.push(call);
-    if (step.operation == entries::kLeave) oracle.leave(step.argument);
-  }
+                .n = drawn.server.n(),
+                .s = drawn.server.s(),
+                .items = drawn.server.items(),
+                .servers = random() % 4 == 0 ? 2 : 1,
+                .start = drawn.server.state()};
+  for (double& value : script.start.sum) value = static_cast<float>(value);
+  std::vector<Oracle> oracles(static_cast<size_t>(script.servers), drawn.server);
+  std::vector<Oracle*> servers;
+  for (Oracle& oracle : oracles) servers.push_back(&oracle);
+  script.steps = drawn_steps(servers, drawn.workers, 90, random);
   return script;
+}
+
+std::vector<Script> drawn_scripts(uint64_t first_seed, size_t count) {
+  std::vector<Script> scripts;
+  for (uint64_t k = 0; k < count; ++k) scripts.push_back(drawn_script(first_seed + k));
+  return scripts;
 }
 
 void expect_scripts(const std::vector<Script>& scripts, const std::string& task) {
@@ -139,6 +198,10 @@ void expect_scripts(const std::vector<Script>& scripts, const std::string& task)
     input.set("s", static_cast<double>(script.s));
     input.set("items", static_cast<double>(script.items));
     input.set("servers", script.servers);
+    input.set("diverged", static_cast<double>(script.diverged));
+    std::vector<double> start;
+    write_state(script.start, start);
+    input.set("start", start);
     std::vector<double> numbers;
     for (const Step& step : script.steps)
       numbers.insert(numbers.end(),
@@ -150,7 +213,7 @@ void expect_scripts(const std::vector<Script>& scripts, const std::string& task)
   judge_calls(calls, without(task), [&](size_t k, const std::vector<Parcel>& ranks) {
     const Script& script = scripts[k];
     std::vector<Oracle> oracles(static_cast<size_t>(script.servers),
-                                Oracle(script.n, script.s, script.items));
+                                Oracle(script.n, script.s, script.items, script.start));
     std::vector<std::vector<double>> means;
     for (int m = 0; m < script.servers; ++m)
       means.push_back(ranks[0].numbers("means" + std::to_string(m)));

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <random>
 #include <string>
 #include <vector>
 
-#include "tests/labs/11_parameter_server/entries.h"
+#include "tests/labs/11_parameter_server/history.h"
 
 namespace lab11 {
 
@@ -24,11 +24,22 @@ struct Script {
   int64_t items = 100;
   std::vector<Step> steps = {};
   int servers = 1;
+  State start = {};       // of each server
+  int64_t diverged = -1;  // the ticket whose gradient is infinite
 };
 
+/// A server whose run has gone on for `steps` random operations, and who its workers are: few or
+/// many of them, any numbers, any n and s, small and large versions, tickets and items.
+struct Drawn {
+  Oracle server;
+  std::vector<int64_t> workers;
+};
+Drawn drawn_server(std::mt19937_64& random, int steps, int64_t elements = 1);
+
 /// Random operations that the server of the contract answers: also pushes of tickets that are no
-/// longer valid, and workers that ask again or leave.
+/// longer valid, and workers that ask again or leave, one by one or all at once.
 Script drawn_script(uint64_t seed);
+std::vector<Script> drawn_scripts(uint64_t first_seed, size_t count);
 
 /// `task`: the one that is judged; the other functions are correct ones.
 void expect_scripts(const std::vector<Script>& scripts, const std::string& task);

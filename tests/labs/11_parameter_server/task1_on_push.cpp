@@ -78,11 +78,23 @@ TEST(Task1, AgainAndTooLate) {
                  "1");
 }
 
+TEST(Task1, AGradientThatIsInfinite) {
+  expect_scripts({{.name = "and the next update without it",
+                   .n = 2,
+                   .steps = {{kPull, 0},
+                             {kPull, 1},
+                             {kPush, 0, 2},
+                             {kPush, 1, 2},
+                             {kPull, 0},
+                             {kPull, 1},
+                             {kPush, 2, 3},
+                             {kPush, 3, 1}},
+                   .diverged = 1}},
+                 "1");
+}
+
 TEST(Task1, Drawn) {
-  std::vector<Script> scripts;
-  for (uint64_t k = 0; k < 40; ++k)
-    scripts.push_back(drawn_script(1000 * lab::grading::scenario_seed() + k));
-  expect_scripts(scripts, "1");
+  expect_scripts(drawn_scripts(1000 * lab::grading::scenario_seed(), 60), "1");
 }
 
 TEST(Task1, Schedules) { expect_schedules("1", 5, 50); }

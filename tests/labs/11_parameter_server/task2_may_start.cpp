@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "tests/grading/verdict.h"
@@ -14,8 +15,6 @@ namespace {
 using entries::kMayStart;
 using entries::kPull;
 using entries::kPush;
-
-constexpr int64_t kUnbounded = int64_t{1} << 62;
 
 /// A slow worker 0 holds its ticket while worker 1 goes on, and is asked about before every pull.
 Script slow_and_fast(int64_t n, int64_t s) {
@@ -31,22 +30,42 @@ Script slow_and_fast(int64_t n, int64_t s) {
   return script;
 }
 
-/// States that a server can be in, and some next to them.
+/// Worker 0 has held its ticket since version `since`, of the first item of its update. Others have
+/// used many since then, and hold `others`: one more ticket is just allowed, or no more.
+Asked slow_and_many(int64_t n, int64_t s, int64_t since, int64_t others, bool allowed) {
+  const int64_t handed_out = n * (s + 1) - (allowed ? 1 : 0);  // since then
+  others = std::min(others, handed_out - 1);
+  const int64_t arrived = handed_out - 1 - others;
+  Asked asked{.n = n, .s = s};
+  State& state = asked.state;
+  state.version = since + arrived / n;
+  state.gradients = arrived % n;
+  state.samples = state.gradients;
+  state.next_item = state.next_ticket = since * n + handed_out;
+  state.leases[since * n] = {.worker = 0, .item = since * n, .version = since};
+  for (int64_t k = 1; k <= others; ++k)
+    state.leases[state.next_ticket - k] = {
+        .worker = k, .item = state.next_item - k, .version = state.version};
+  return asked;
+}
+
+/// States that servers come to.
 std::vector<Asked> drawn_states(uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto below = [&](int64_t limit) {
-    return static_cast<int64_t>(random() % static_cast<uint64_t>(limit));
-  };
   std::vector<Asked> states;
-  for (int k = 0; k < 400; ++k) {
-    Asked asked{.n = 1 + below(4), .s = below(10) == 0 ? kUnbounded : below(5)};
-    asked.state.version = below(8);
-    asked.state.gradients = below(asked.n);
-    for (int64_t left = below(8), ticket = 0; left > 0; --left, ++ticket)
-      asked.state.leases[ticket].version =
-          std::max<int64_t>(0, asked.state.version - below(std::min<int64_t>(asked.s, 5) + 1));
-    states.push_back(asked);
+  while (states.size() < 500) {
+    const int steps = random() % 20 == 0 ? 250 : static_cast<int>(random() % 60);
+    const Oracle server = drawn_server(random, steps).server;
+    states.push_back({server.n(), server.s(), server.items(), server.state()});
   }
+  constexpr int64_t kLarge = int64_t{1} << 33;
+  for (const int64_t s : {int64_t{0}, int64_t{4}, int64_t{150}, int64_t{999}, int64_t{31'000},
+                          kLarge + 7, int64_t{1'000'000'000'000}})
+    for (const int64_t n : {1, 2, 12, 150})
+      for (const bool allowed : {true, false})
+        if (n * (s + 1) > 1)
+          states.push_back(slow_and_many(n, s, random() % 2 == 0 ? kLarge + 1 : 1,
+                                         static_cast<int64_t>(random() % 200), allowed));
   return states;
 }
 
@@ -57,11 +76,9 @@ TEST(Task2, EachState) {
                           .name = "many states"};
   std::vector<double> numbers;
   for (const Asked& asked : states) {
-    for (const int64_t number : {asked.n, asked.s, asked.state.version, asked.state.gradients,
-                                 static_cast<int64_t>(asked.state.leases.size())})
+    for (const int64_t number : {asked.n, asked.s, asked.items})
       numbers.push_back(static_cast<double>(number));
-    for (const auto& [ticket, lease] : asked.state.leases)
-      numbers.push_back(static_cast<double>(lease.version));
+    write_state(asked.state, numbers);
   }
   call.inputs[0].set("states", numbers);
   lab::grading::judge_calls({call}, {.network = lab::grading::Network::kNone},
@@ -93,10 +110,7 @@ TEST(Task2, NobodyPushes) {
 }
 
 TEST(Task2, Drawn) {
-  std::vector<Script> scripts;
-  for (uint64_t k = 0; k < 60; ++k)
-    scripts.push_back(drawn_script(2000 * lab::grading::scenario_seed() + k));
-  expect_scripts(scripts, "2");
+  expect_scripts(drawn_scripts(2000 * lab::grading::scenario_seed(), 60), "2");
 }
 
 TEST(Task2, Schedules) { expect_schedules("2", 5, 50); }

@@ -41,13 +41,16 @@ Sets read(const std::vector<double>& numbers) {
 }
 
 void judge_set(const Arguments& c, const std::vector<int64_t>& set) {
-  const auto [clients, count, seed, round] = c;
+  const auto& [clients, count, seed, round] = c;
   const std::string where =
       fmt::format("\nsample_clients({}, {}, {}, {}) returns {}", clients, count, seed, round, set);
   for (const int64_t client : set)
     if (client < 0 || client >= clients)
       stop(fmt::format("there is no client {}: they count from 0 to {}{}", client, clients - 1,
                        where));
+  if (count > clients && static_cast<int64_t>(set.size()) != clients)
+    stop(fmt::format("{} clients are asked for, and there are only {}: all of them take part{}",
+                     count, clients, where));
   if (std::set<int64_t>(set.begin(), set.end()).size() != set.size())
     stop("a client is in the set twice: draw without putting back" + where);
   if (static_cast<int64_t>(set.size()) != std::min(clients, count))
@@ -78,6 +81,8 @@ TEST(Task5a, SetsOfAnySize) {
   judged("sizes", {{10, 3, 1, 1},
                    {10, 10, 1, 2},
                    {10, 12, 1, 3},
+                   {10, 4, 1, 3},  // of equal seed and round
+                   {13, 4, 1, 3},
                    {1, 1, 1, 4},
                    {5, 0, 1, 5},
                    {0, 3, 1, 6},
@@ -120,16 +125,36 @@ TEST(Task5a, EverySetIsAsLikely) {
   expect_uniform(judged("seeds", seeds), 10, "seeds");
 }
 
-TEST(Task5a, SeedAndRoundAreNotAddedUp) {
-  std::vector<Arguments> one, two;
-  for (int64_t k = 0; k < 50; ++k) {
-    one.push_back({40, 20, 1, k + 1});
-    two.push_back({40, 20, 2, k});
+TEST(Task5a, EveryClientOfMany) {
+  std::vector<Arguments> cases;
+  for (int64_t k = 0; k < 1500; ++k) cases.push_back({300, 30, k, k % 7});
+  std::vector<double> times(300, 0.0);
+  for (const auto& set : judged("many clients", cases))
+    for (const int64_t client : set) times[static_cast<size_t>(client)] += 1;
+  const double expected = 150, deviation = std::sqrt(150 * 0.9);
+  const auto [least, most] = std::ranges::minmax_element(times);
+  if (*least > expected - 6 * deviation && *most < expected + 6 * deviation) return;
+  stop(fmt::format(
+      "some clients take part more often than others\nin 1500 samples of 30 of 300 clients, client "
+      "{} takes part {} times and client {} {} times; expected about {}",
+      least - times.begin(), *least, most - times.begin(), *most, expected));
+}
+
+TEST(Task5a, SeedsDoNotRepeatEachOther) {
+  std::vector<Arguments> cases;
+  for (int64_t seed = 0; seed < 40; ++seed)
+    for (int64_t round = 0; round < 40; ++round) cases.push_back({60, 30, seed, round});
+  std::map<std::vector<int64_t>, Arguments> seen;
+  const Sets sets = judged("40 seeds", cases);
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const auto [first, is_new] = seen.emplace(sets[k], cases[k]);
+    const auto [clients, count, seed, round] = first->second;
+    if (!is_new && seed != cases[k][2])
+      stop(fmt::format(
+          "round {} of seed {} has the clients of round {} of seed {}: seed and round must not be "
+          "added up, nor mixed in another way that gives two seeds the same numbers",
+          cases[k][3], cases[k][2], round, seed));
   }
-  if (judged("seed 1", one) == judged("seed 2", two))
-    stop(
-        "seed 2 repeats the rounds of seed 1, one round later: seed and round must not be added "
-        "up");
 }
 
 }  // namespace
