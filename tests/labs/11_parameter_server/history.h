@@ -44,8 +44,8 @@ struct Record {
   int64_t ticket = 0;
   int64_t item = 0;
   int64_t ticket_version = 0;
-  int64_t updates = 0;         // calls of `update` so far
-  int64_t version_seen = 0;    // by the last of them
+  int64_t updates = 0;       // calls of `update` so far
+  int64_t version_seen = 0;  // by the last of them
   bool push_changed = false;
   State state = {};
 };

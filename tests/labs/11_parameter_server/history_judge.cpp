@@ -66,18 +66,20 @@ void judge_refused(const Record& call, const Oracle& oracle, const State& before
   const bool counted = call.updates > updates_before || call.state.gradients != before.gradients ||
                        call.state.samples != before.samples;
   if (counted && oracle.was_counted(ticket))
-    stop(fmt::format("the gradient of ticket {} counts a second time: a push may be sent again, "
-                     "and a ticket is valid once{}",
-                     ticket, where));
+    stop(
+        fmt::format("the gradient of ticket {} counts a second time: a push may be sent again, "
+                    "and a ticket is valid once{}",
+                    ticket, where));
   if (counted)
     stop(
         fmt::format("the gradient of ticket {} counts, and nobody has a lease of this number: its "
                     "item was handed to another worker, or will be, and would be used twice{}",
                     ticket, where));
   if (call.yes)
-    stop(fmt::format("on_push returns true for ticket {}, which has no lease: its gradient does "
-                     "not count, so the result is false{}",
-                     ticket, where));
+    stop(
+        fmt::format("on_push returns true for ticket {}, which has no lease: its gradient does "
+                    "not count, so the result is false{}",
+                    ticket, where));
 }
 
 void judge_push(const Record& call, const Oracle& oracle, const State& before, bool right,
@@ -104,9 +106,10 @@ void judge_push(const Record& call, const Oracle& oracle, const State& before, b
     stop(fmt::format("update is not called with gradient {} of {}{}", oracle.n(), oracle.n(),
                      where));
   if (due && call.version_seen != before.version)
-    stop(fmt::format("update is called when the version is {} already: first update, which turns "
-                     "version {} into the next, then count it{}",
-                     call.version_seen, before.version, where));
+    stop(
+        fmt::format("update is called when the version is {} already: first update, which turns "
+                    "version {} into the next, then count it{}",
+                    call.version_seen, before.version, where));
   expect_state("version", call.state.version, state.version, "it counts the updates", where);
   expect_state("gradients", call.state.gradients, state.gradients,
                due ? "a new update begins with none" : "those since the last update", where);
@@ -139,9 +142,10 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
                       "compute it{}",
                       *right, where));
     if (own != before.leases.end())
-      stop(fmt::format("on_pull hands out nothing: end the lease of ticket {} first, for then "
-                       "may_start() says yes with item {} left{}",
-                       own->first, *right, where));
+      stop(
+          fmt::format("on_pull hands out nothing: end the lease of ticket {} first, for then "
+                      "may_start() says yes with item {} left{}",
+                      own->first, *right, where));
     stop(fmt::format("on_pull hands out nothing, and may_start() says yes with item {} left{}",
                      *right, where));
   }
@@ -158,9 +162,10 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
                        has->second.worker, where));
     if (own != before.leases.end() && own->second.item == *right &&
         call.state.returned.count(*right) == 0)
-      stop(fmt::format("item {} is lost: the lease of ticket {} has ended, and the item is not "
-                       "among the returned ones{}",
-                       *right, own->first, where));
+      stop(
+          fmt::format("item {} is lost: the lease of ticket {} has ended, and the item is not "
+                      "among the returned ones{}",
+                      *right, own->first, where));
     if (call.item > *right)
       stop(
           fmt::format("item {} is handed out before item {}, which was returned: with a bound, "
@@ -191,11 +196,12 @@ void judge_leases(const Record& call, const State& right, const State& before,
     if (before.leases.count(ticket) == 0)
       stop(fmt::format("{} notes a lease of ticket {}, and nobody has been given that ticket{}",
                        name_of(call), ticket, where));
-    stop(fmt::format("ticket {} still has its lease, and worker {} {}{}", ticket, lease.worker,
-                     call.operation == entries::kLeave
-                         ? "is gone: its item would wait for it forever"
-                         : "asks for work: it has lost that ticket, and its item would wait forever",
-                     where));
+    stop(
+        fmt::format("ticket {} still has its lease, and worker {} {}{}", ticket, lease.worker,
+                    call.operation == entries::kLeave
+                        ? "is gone: its item would wait for it forever"
+                        : "asks for work: it has lost that ticket, and its item would wait forever",
+                    where));
   }
   for (const auto& [ticket, lease] : right.leases) {
     const auto got = call.state.leases.find(ticket);
@@ -203,12 +209,11 @@ void judge_leases(const Record& call, const State& right, const State& before,
       stop(fmt::format("the lease of ticket {} is not noted: its push would be refused{}", ticket,
                        where));
     if (got == call.state.leases.end())
-      stop(fmt::format("the lease of ticket {} is gone: it belongs to worker {}, and {}{}", ticket,
-                       lease.worker,
-                       call.operation == entries::kPush
-                           ? fmt::format("ticket {} was pushed", call.argument)
-                           : fmt::format("not to worker {}", call.argument),
-                       where));
+      stop(fmt::format(
+          "the lease of ticket {} is gone: it belongs to worker {}, and {}{}", ticket, lease.worker,
+          call.operation == entries::kPush ? fmt::format("ticket {} was pushed", call.argument)
+                                           : fmt::format("not to worker {}", call.argument),
+          where));
     if (got->second != lease)
       stop(fmt::format(
           "the lease of ticket {} says worker {}, item {}, version {}; it should say worker {}, "

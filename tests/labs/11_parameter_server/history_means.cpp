@@ -123,9 +123,7 @@ void judge_means(const Oracle& oracle, const Numbers& got, const std::string& su
        .values = right,
        .tolerance = tolerance,
        .name =
-           [&](size_t i) {
-             return fmt::format("update {}, element {}", i / size + 1, i % size);
-           },
+           [&](size_t i) { return fmt::format("update {}, element {}", i / size + 1, i % size); },
        .mistakes = [&] { return mean_mistakes(oracle, count); },
        .if_not_finite = "a mean that is not a number: update with zeros if there is no sample",
        .unexplained = sums});

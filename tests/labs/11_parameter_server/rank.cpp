@@ -1,4 +1,5 @@
 // The rank program of lab 11: the contract's functions, and the scenarios that call them.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -64,37 +65,57 @@ int enough_servers(int workers, double bytes, const lab::LinkCost& link, double 
 
 namespace {
 
-/// Task 4: replies to several workers in turn. Per reply: worker, kind, ticket number, item.
+/// Task 4: replies to several workers in turn. Per reply: worker, kind, ticket, item, version,
+/// samples of the item. All replies of a call have weights of `elements`, the k-th begins with
+/// first + k; the gradient is twice these.
 Parcel run_worker(const Parcel& input) {
   const std::vector<double> replies = input.numbers("replies");
+  const auto first = static_cast<float>(input.number("first"));
+  const auto elements = static_cast<int64_t>(input.number("elements"));
   std::vector<Worker> workers(static_cast<size_t>(input.number("workers")));
-  std::vector<double> requests;  // per reply: kind, ticket, gradient's place, samples, computed
-  for (size_t i = 0; i + 4 <= replies.size(); i += 4) {
-    const auto kind = static_cast<lab::Reply::Kind>(static_cast<int>(replies[i + 1]));
-    lab::Reply reply{.kind = kind};
-    if (kind == lab::Reply::Kind::kWork) {
-      reply.ticket = {.number = static_cast<int64_t>(replies[i + 2]),
-                      .item = static_cast<int64_t>(replies[i + 3]),
-                      .version = static_cast<int64_t>(i)};
-      reply.weights = Tensor::from({static_cast<float>(i) + 0.5F}, {1});
+  // Per reply: kind, ticket, first and last element of the gradient, samples, loss; how often it
+  // was computed, and for which ticket: number, item, version; whether the weights have changed.
+  std::vector<double> requests;
+  const auto weights_of = [&](float begin) {
+    Tensor weights = Tensor::zeros({elements});
+    for (float& value : weights.values()) value = begin++;
+    return weights;
+  };
+  constexpr size_t kReply = 6;
+  for (size_t k = 0; kReply * k < replies.size(); ++k) {
+    const double* told = &replies[kReply * k];
+    const auto at = [&](size_t i) { return static_cast<int64_t>(told[i]); };
+    lab::Reply reply{.kind = static_cast<lab::Reply::Kind>(at(1))};
+    if (reply.kind == lab::Reply::Kind::kWork) {
+      reply.ticket = {.number = at(2), .item = at(3), .version = at(4)};
+      reply.weights = weights_of(first + static_cast<float>(k));
     }
     int computed = 0;
+    lab::Ticket computed_for;
     const Compute compute = [&](const lab::Ticket& ticket, const Tensor& weights) {
       ++computed;
-      const float place =
-          weights.defined() ? weights.data()[0] + 100.0F * static_cast<float>(ticket.item) : -1.0F;
-      return lab::Gradient{.mean = Tensor::from({place}, {1}), .samples = ticket.item + 2};
+      computed_for = ticket;
+      lab::Gradient gradient{.mean = weights.defined() ? weights.clone() : Tensor::zeros({1}),
+                             .samples = at(5),
+                             .loss = 0.25 * static_cast<double>(k + 1)};
+      for (float& value : gradient.mean.values()) value *= 2;
+      return gradient;
     };
-    Worker& worker = workers[static_cast<size_t>(replies[i])];
+    Worker& worker = workers[static_cast<size_t>(at(0))];
     const lab::Request request = on_reply(worker, reply, compute);
-    const bool push = request.kind == lab::Request::Kind::kPush;
-    const bool has_gradient = push && request.push.gradient.mean.defined();
-    requests.insert(
-        requests.end(),
-        {static_cast<double>(request.kind), push ? static_cast<double>(request.push.ticket) : 0.0,
-         has_gradient ? request.push.gradient.mean.data()[0] : 0.0,
-         push ? static_cast<double>(request.push.gradient.samples) : 0.0,
-         static_cast<double>(computed)});
+    const lab::Push push = request.kind == lab::Request::Kind::kPush ? request.push : lab::Push{};
+    const Tensor mean = push.gradient.mean.defined() ? push.gradient.mean : Tensor::zeros({1});
+    const bool changed = reply.weights.defined() &&
+                         !std::ranges::equal(reply.weights.values(),
+                                             weights_of(first + static_cast<float>(k)).values());
+    for (const double value :
+         {static_cast<double>(request.kind), static_cast<double>(push.ticket),
+          static_cast<double>(mean.values().front()), static_cast<double>(mean.values().back()),
+          static_cast<double>(push.gradient.samples), push.gradient.loss,
+          static_cast<double>(computed), static_cast<double>(computed_for.number),
+          static_cast<double>(computed_for.item), static_cast<double>(computed_for.version),
+          changed ? 1.0 : 0.0})
+      requests.push_back(value);
     worker = Worker(worker);  // nothing is lost that is not in it
   }
   Parcel result;
@@ -131,7 +152,7 @@ Parcel run_outer(const Parcel& input) {
                       .velocity = Tensor::zeros(start.shape())});
   }
   Parcel result;
-  bool changed = false;
+  bool changed = false, replaced = false;
   for (size_t round = 0; input.has("samples" + std::to_string(round)); ++round) {
     const std::string number = std::to_string(round);
     const std::vector<double> samples = input.numbers("samples" + number);
@@ -143,7 +164,13 @@ Parcel run_outer(const Parcel& input) {
         results.push_back({.weights = values.rows(row, row + 1).clone().view(start.shape()),
                            .samples = static_cast<int64_t>(samples[r])});
       }
+      const Outer given = outers[k];
       outer_step(weights[k], results, outers[k]);
+      replaced = replaced || !outers[k].velocity.defined() ||
+                 outers[k].velocity.data() != given.velocity.data();
+      result.set(
+          "rates" + number + "." + std::to_string(k),
+          std::vector<double>{outers[k].alpha - given.alpha, outers[k].momentum - given.momentum});
       for (size_t r = 0; r < results.size(); ++r)
         for (int64_t i = 0; i < start.numel(); ++i)
           changed = changed || results[r].weights.data()[i] !=
@@ -154,6 +181,7 @@ Parcel run_outer(const Parcel& input) {
     }
   }
   result.set("changed", changed ? 1.0 : 0.0);
+  result.set("replaced", replaced ? 1.0 : 0.0);
   return result;
 }
 

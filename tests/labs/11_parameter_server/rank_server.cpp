@@ -67,9 +67,7 @@ class Logged {
   }
 
   /// `sum` has the weights' shape; without it the next push cannot be added.
-  bool has_sum() const {
-    return server_.sum.defined() && server_.sum.shape() == weights_.shape();
-  }
+  bool has_sum() const { return server_.sum.defined() && server_.sum.shape() == weights_.shape(); }
   bool is_finished() const { return finished(server_); }
   Tensor weights() const { return weights_.clone(); }
 
@@ -165,7 +163,8 @@ Parcel run_script(const Parcel& input) {
     size_t at = 0;
     servers.push_back(std::make_unique<Logged>(
         static_cast<int>(k),
-        read_server(static_cast<int64_t>(input.number("n")), static_cast<int64_t>(input.number("s")),
+        read_server(static_cast<int64_t>(input.number("n")),
+                    static_cast<int64_t>(input.number("s")),
                     static_cast<int64_t>(input.number("items")), input.numbers("start"), at),
         log, means[k]));
   }

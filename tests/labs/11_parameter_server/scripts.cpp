@@ -131,9 +131,8 @@ std::vector<Step> drawn_steps(std::vector<Oracle*> servers, const std::vector<in
     if (step.operation != entries::kPush) continue;
     std::vector<double> gradient;
     for (size_t i = 0; i < oracle.elements(); ++i)
-      gradient.push_back(step.samples > 0
-                             ? entries::scripted(step.argument, static_cast<int64_t>(i))
-                             : 0.0);
+      gradient.push_back(
+          step.samples > 0 ? entries::scripted(step.argument, static_cast<int64_t>(i)) : 0.0);
     oracle.push(step.argument, step.samples, gradient);
   }
   return steps;

@@ -61,8 +61,7 @@ const std::vector<OtherRule>& other_rules() {
        }},
       {"as if returned items were under way: nobody computes them now",
        [](const Asked& a) {
-         return worst(a, under_way(a.state) + static_cast<int64_t>(a.state.returned.size())) <=
-                a.s;
+         return worst(a, under_way(a.state) + static_cast<int64_t>(a.state.returned.size())) <= a.s;
        }},
       {"yes only if there is no lease: those of other workers do not forbid another one",
        [](const Asked& a) { return a.state.leases.empty(); }},
@@ -112,12 +111,11 @@ std::string explained(const Answers& asked) {
                        [](const Asked& a) { return a.answer != is_right(a); });
   const auto bold = std::ranges::count_if(wrong, [](const Asked& a) { return a.answer; });
   const auto size = static_cast<std::ptrdiff_t>(wrong.size());
-  std::string why = fmt::format(
-      "may_start {} in {} of {} states",
-      bold == size ? "says yes where the bound could break"
-      : bold == 0  ? "says no where the bound cannot break"
-                   : "is wrong in both directions",
-      size, asked.size());
+  std::string why = fmt::format("may_start {} in {} of {} states",
+                                bold == size ? "says yes where the bound could break"
+                                : bold == 0  ? "says no where the bound cannot break"
+                                             : "is wrong in both directions",
+                                size, asked.size());
   for (const Trait& trait : traits())
     if (std::ranges::all_of(wrong, trait.has)) return why + ", all " + trait.name;
   return why;

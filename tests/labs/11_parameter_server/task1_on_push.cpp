@@ -93,9 +93,7 @@ TEST(Task1, AGradientThatIsInfinite) {
                  "1");
 }
 
-TEST(Task1, Drawn) {
-  expect_scripts(drawn_scripts(1000 * lab::grading::scenario_seed(), 60), "1");
-}
+TEST(Task1, Drawn) { expect_scripts(drawn_scripts(1000 * lab::grading::scenario_seed(), 60), "1"); }
 
 TEST(Task1, Schedules) { expect_schedules("1", 5, 50); }
 

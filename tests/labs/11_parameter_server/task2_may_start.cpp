@@ -109,9 +109,7 @@ TEST(Task2, NobodyPushes) {
   expect_scripts({script, any}, "2");
 }
 
-TEST(Task2, Drawn) {
-  expect_scripts(drawn_scripts(2000 * lab::grading::scenario_seed(), 60), "2");
-}
+TEST(Task2, Drawn) { expect_scripts(drawn_scripts(2000 * lab::grading::scenario_seed(), 60), "2"); }
 
 TEST(Task2, Schedules) { expect_schedules("2", 5, 50); }
 

@@ -134,9 +134,7 @@ TEST(Task3, SeveralLeasesOfOneWorker) {
                  "3");
 }
 
-TEST(Task3, Drawn) {
-  expect_scripts(drawn_scripts(3000 * lab::grading::scenario_seed(), 60), "3");
-}
+TEST(Task3, Drawn) { expect_scripts(drawn_scripts(3000 * lab::grading::scenario_seed(), 60), "3"); }
 
 TEST(Task3, Schedules) { expect_schedules("3", 5, 50); }
 

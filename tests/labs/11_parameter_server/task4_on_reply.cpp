@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
 #include <random>
 
 #include "tests/grading/verdict.h"
@@ -26,71 +26,132 @@ struct Told {
   Kind kind = kNothing;
   int64_t ticket = 0;
   int64_t item = 0;
+  int64_t version = 3;
+  int64_t samples = 5;
 };
 
 struct Case {
   std::string name;
   std::vector<Told> replies;
   int workers = 1;
+  int64_t elements = 2;
+  double first = 0;  // the k-th reply's weights begin with first + k
 };
 
+/// A request, and how it came about, as the rank program tells them.
 struct Request {
   Asked kind = kPull;
   double ticket = 0;
-  double place = 0;
+  double begin = 0, end = 0;  // of the gradient
   double samples = 0;
+  double loss = 0;
+};
+struct Answer {
+  Request request;
+  double computed = 0;
+  double number = 0, item = 0, version = 0;  // of the ticket that compute got
+  bool weights_changed = false;
 };
 
-void judge(const Case& c, const std::vector<double>& got) {
+std::vector<Answer> read(const std::vector<double>& numbers) {
+  constexpr size_t kLength = 11;
+  std::vector<Answer> answers;
+  for (size_t at = 0; at + kLength <= numbers.size(); at += kLength) {
+    const double* v = &numbers[at];
+    answers.push_back({{static_cast<Asked>(static_cast<int>(v[0])), v[1], v[2], v[3], v[4], v[5]},
+                       v[6],
+                       v[7],
+                       v[8],
+                       v[9],
+                       v[10] != 0});
+  }
+  return answers;
+}
+
+void judge_kind(const Told& reply, Asked asked, Asked before, Asked right,
+                const std::string& where) {
+  if (asked == right) return;
+  const std::string shown =
+      asked <= kStop ? kRequests[static_cast<size_t>(asked)] : "of an unknown kind";
+  if (reply.kind == kNothing && before == kPush)
+    stop(
+        "after silence the worker does not push again: its gradient may be lost, and the time "
+        "it took" +
+        where);
+  if (reply.kind == kNothing)
+    stop(fmt::format("after silence the request is {}, not the same again{}", shown, where));
+  stop(fmt::format(
+      "after {} the request is {}, and should be {}{}{}", kReplies[reply.kind], shown,
+      kRequests[right],
+      reply.kind == kWork && reply.samples == 0 ? ": a gradient over 0 samples is pushed, too" : "",
+      where));
+}
+
+void judge_push(const Told& reply, const Request& asked, const Request& right,
+                const std::vector<Request>& of_all, const std::string& where) {
+  if (asked.ticket != right.ticket) {
+    const bool others = std::ranges::any_of(of_all, [&](const Request& other) {
+      return other.kind == kPush && other.ticket == asked.ticket;
+    });
+    stop(fmt::format("the push says ticket {}, and should say {}{}{}", asked.ticket, right.ticket,
+                     asked.ticket == static_cast<double>(reply.item)
+                         ? ": that is the number of the item"
+                     : others ? ": that is another worker's"
+                              : "",
+                     where));
+  }
+  if (asked.begin != right.begin || asked.end != right.end)
+    stop(
+        fmt::format("the gradient is not the one that was computed{}: it goes from {} to {}, and "
+                    "should go from {} to {}{}",
+                    reply.kind == kNothing ? ", as it was when it was first pushed" : "",
+                    asked.begin, asked.end, right.begin, right.end, where));
+  if (asked.samples != right.samples)
+    stop(fmt::format("the push says {} samples, and the gradient has {}{}", asked.samples,
+                     right.samples, where));
+  if (asked.loss != right.loss)
+    stop(fmt::format("the push says a loss of {}, and the gradient's is {}{}", asked.loss,
+                     right.loss, where));
+}
+
+void judge(const Case& c, const std::vector<Answer>& answers) {
   std::vector<Request> last(static_cast<size_t>(c.workers));
   for (size_t k = 0; k < c.replies.size(); ++k) {
     const Told& reply = c.replies[k];
-    const auto shown = static_cast<size_t>(got.at(5 * k));
-    const Request asked{static_cast<Asked>(shown), got.at(5 * k + 1), got.at(5 * k + 2),
-                        got.at(5 * k + 3)};
-    const double computed = got.at(5 * k + 4);
+    const Answer& got = answers.at(k);
     Request& right = last[static_cast<size_t>(reply.worker)];
     const Request before = right;
-    if (reply.kind == kWork)
-      right = {kPush, static_cast<double>(reply.ticket),
-               4 * static_cast<double>(k) + 0.5 + 100 * static_cast<double>(reply.item),
-               static_cast<double>(reply.item) + 2};
+    if (reply.kind == kWork) {
+      const double begin = c.first + static_cast<double>(k);
+      right = {kPush,
+               static_cast<double>(reply.ticket),
+               2 * begin,
+               2 * (begin + static_cast<double>(c.elements - 1)),
+               static_cast<double>(reply.samples),
+               0.25 * static_cast<double>(k + 1)};
+    }
     if (reply.kind == kTaken) right = {};
     if (reply.kind == kDone) right = {.kind = kStop};
     const std::string where =
         fmt::format("\n(reply {}, {}, to worker {}; its request before was {})", k + 1,
                     kReplies[reply.kind], reply.worker, kRequests[before.kind]);
-    if (reply.kind == kWork && computed != 1)
-      stop(fmt::format("the gradient is computed {} times for one ticket{}", computed, where));
-    if (reply.kind != kWork && computed > 0)
-      stop(
-          fmt::format("a gradient is computed without a ticket{}: after silence, what was computed "
-                      "is sent again{}",
-                      reply.kind == kNothing ? " and once more" : "", where));
-    if (asked.kind != right.kind) {
-      if (reply.kind == kNothing && before.kind == kPush)
-        stop(
-            "after silence the worker does not push again: its gradient may be lost, and the time "
-            "it took" +
-            where);
-      if (reply.kind == kNothing)
-        stop(fmt::format("after silence the request is {}, not the same again{}",
-                         shown < 3 ? kRequests[shown] : "unknown", where));
-      stop(fmt::format("after {} the request is {}, and should be {}{}", kReplies[reply.kind],
-                       shown < 3 ? kRequests[shown] : "unknown", kRequests[right.kind], where));
-    }
-    if (right.kind != kPush) continue;
-    if (asked.ticket != right.ticket)
+    if (reply.kind == kWork && got.computed != 1)
+      stop(fmt::format("the gradient is computed {} times for one ticket{}", got.computed, where));
+    if (reply.kind == kNothing && got.computed > 0)
+      stop("a gradient is computed after silence: the one that was computed is sent again" + where);
+    if (reply.kind != kWork && got.computed > 0)
+      stop("a gradient is computed without a ticket" + where);
+    if (reply.kind == kWork && (got.number != static_cast<double>(reply.ticket) ||
+                                got.item != static_cast<double>(reply.item) ||
+                                got.version != static_cast<double>(reply.version)))
       stop(fmt::format(
-          "the push says ticket {}, and should say {}{}{}", asked.ticket, right.ticket,
-          asked.ticket == static_cast<double>(reply.item) ? ": that is the number of the item" : "",
-          where));
-    if (asked.place != right.place)
-      stop("the gradient is not that of the ticket's item at the weights that came with it" +
-           where);
-    if (asked.samples != right.samples)
-      stop(fmt::format("the push says {} samples, and the gradient has {}{}", asked.samples,
-                       right.samples, where));
+          "compute gets ticket {}, item {}, version {}, and should get the reply's: "
+          "ticket {}, item {}, version {}{}",
+          got.number, got.item, got.version, reply.ticket, reply.item, reply.version, where));
+    if (got.weights_changed)
+      stop("the reply's weights have changed: a Tensor is a handle, and others read these" + where);
+    judge_kind(reply, got.request.kind, before.kind, right.kind, where);
+    if (right.kind == kPush) judge_push(reply, got.request, right, last, where);
   }
 }
 
@@ -100,16 +161,19 @@ void expect_workers(const std::vector<Case>& cases) {
     Call call{.scenario = "worker", .inputs = std::vector<Parcel>(1), .name = c.name};
     std::vector<double> replies;
     for (const Told& reply : c.replies)
-      replies.insert(replies.end(),
-                     {static_cast<double>(reply.worker), static_cast<double>(reply.kind),
-                      static_cast<double>(reply.ticket), static_cast<double>(reply.item)});
+      for (const int64_t number :
+           {static_cast<int64_t>(reply.worker), static_cast<int64_t>(reply.kind), reply.ticket,
+            reply.item, reply.version, reply.samples})
+        replies.push_back(static_cast<double>(number));
     call.inputs[0].set("replies", replies);
     call.inputs[0].set("workers", c.workers);
+    call.inputs[0].set("elements", static_cast<double>(c.elements));
+    call.inputs[0].set("first", c.first);
     calls.push_back(call);
   }
   judge_calls(calls, {.network = lab::grading::Network::kNone, .given = {"1", "2", "3"}},
               [&](size_t k, const std::vector<Parcel>& ranks) {
-                judge(cases[k], ranks[0].numbers("requests"));
+                judge(cases[k], read(ranks[0].numbers("requests")));
               });
 }
 
@@ -133,6 +197,18 @@ TEST(Task4, Silence) {
                     {0, kTaken},
                     {0, kDone},
                     {0, kNothing}}}});
+  Case long_silence{.name = "200 times", .replies = {{0, kWork, 3, 5}}};
+  long_silence.replies.resize(201);
+  expect_workers({long_silence});
+}
+
+TEST(Task4, OtherRuns) {  // equal tickets, items and versions, other weights
+  std::vector<Told> replies{
+      {0, kWork, 0, 0, 0}, {0, kTaken}, {0, kWork, 1, 1, 0, 0}, {0, kNothing}};
+  expect_workers({{"one run", replies},
+                  {"another", replies, 1, 2, 1000},
+                  {"one of one element", replies, 1, 1, 2000},
+                  {"a large one", replies, 1, 1031, 3000}});
 }
 
 TEST(Task4, SeveralWorkersInTurn) {
@@ -148,6 +224,15 @@ TEST(Task4, SeveralWorkersInTurn) {
         told.kind = asked == kPush ? kTaken : random() % 8 == 0 ? kDone : kWork;
         told.ticket = static_cast<int64_t>(random() % 1000);
         told.item = static_cast<int64_t>(random() % 1000);
+        told.version = static_cast<int64_t>(random() % 5);
+        told.samples = static_cast<int64_t>(random() % 4);
+        if (k % 3 == 2) {
+          constexpr int64_t kLarge = int64_t{1} << 33;
+          told.ticket += kLarge;
+          told.item += kLarge;
+          told.version += kLarge;
+          told.samples += kLarge;
+        }
         asked = told.kind == kWork ? kPush : told.kind == kTaken ? kPull : kStop;
       }
       c.replies.push_back(told);

@@ -27,8 +27,8 @@ struct Case {
   std::string name;
   double alpha = 1;
   double momentum = 0;
-  Numbers start;
-  std::vector<Round> rounds;
+  Numbers start = {};
+  std::vector<Round> rounds = {};
   int optimizers = 1;
 };
 
@@ -120,17 +120,19 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.by_samples = false},
        "the plain mean of the results: a client counts as much as the samples it has learnt from"},
       {{.divided = false}, "the shares do not add up to 1: divide by the samples of all results"},
-      {{.nesterov = false}, "there is no momentum in it"},
+      {{.nesterov = false}, "there is no momentum in the weights: d alone moves them"},
       {{.keeps_velocity = false}, "the velocity is forgotten between rounds"},
       {{.velocity_only = true},
        "w moves by u alone: that is momentum without Nesterov's look ahead"},
       {{.alpha_in_velocity = true}, "alpha is in the velocity already"},
+      {{.alpha_in_velocity = true, .alpha_once = true}, "alpha is in the velocity already"},
       {{.alpha_once = true}, "alpha does not act on the momentum's part"},
       {{.backwards = true}, "w moves away from the average: d has the wrong sign"},
       {{.adds_average = true}, "d is the average itself: the weights were not subtracted"},
       {{.ema = true}, "u is a moving average: the contract adds d in full"},
       {{.old_velocity = true}, "the velocity of the round before: u changes first"},
-      {{.rolls_on = true}, "a round without results moves something: nobody has answered"}};
+      {{.rolls_on = true},
+       "a round without results moves something: nobody has answered, so nothing changes"}};
   std::vector<Mistake> all;
   for (const auto& [way, message] : ways) all.push_back({all_rounds(c, way, weights), message});
   return all;
@@ -157,6 +159,16 @@ void judge(const Case& c, const Parcel& result, int optimizer, bool weights) {
             .if_not_finite = "a number that is none: without results or samples nothing changes"});
 }
 
+void judge_rates(const Case& c, const Parcel& result) {
+  for (size_t round = 0; round < c.rounds.size(); ++round)
+    for (int o = 0; o < c.optimizers; ++o)
+      if (result.numbers(fmt::format("rates{}.{}", round, o)) != Numbers{0, 0})
+        stop(
+            fmt::format("round {} changes outer.alpha or outer.momentum: a round changes the "
+                        "weights and the velocity only",
+                        round + 1));
+}
+
 void expect_outer(const std::vector<Case>& cases) {
   std::vector<Call> calls;
   for (const Case& c : cases) calls.push_back(call_of(c));
@@ -165,6 +177,11 @@ void expect_outer(const std::vector<Case>& cases) {
                 const Case& c = cases[k];
                 if (ranks[0].number("changed") != 0)
                   stop("a client's result has changed: add up in a tensor of your own");
+                if (ranks[0].number("replaced") != 0)
+                  stop(
+                      "outer.velocity is another tensor after the round: it changes in place, and "
+                      "others may hold it");
+                judge_rates(c, ranks[0]);
                 for (int o = 0; o < c.optimizers; ++o) {
                   judge(c, ranks[0], o, true);
                   judge(c, ranks[0], o, false);
@@ -207,30 +224,51 @@ TEST(Task5b, WhoDoesNotAnswerDoesNotCount) {
                  .rounds = {{{0, 0}, {{1, 2}, {4, 4}}}, {{0, 6}, {{9, 9}, {1, 3}}}}}});
 }
 
+Case drawn_case(std::mt19937_64& random, size_t elements, int rounds) {
+  const auto number = [&] { return static_cast<double>(random() % 2001) / 1000 - 1; };
+  constexpr double kRates[] = {0, 0.1, 0.4, 0.7, 1, 1.5};
+  constexpr double kMomenta[] = {0, 0.3, 0.5, 0.9, 0.95, 0.99};
+  Case c{.name = {}, .alpha = kRates[random() % 6], .momentum = kMomenta[random() % 6]};
+  c.start.resize(elements);
+  for (double& value : c.start) value = number();
+  for (int r = 0; r < rounds; ++r) {
+    Round round;
+    for (uint64_t left = random() % 10 == 0 ? 40 : random() % 5; left > 0; --left) {
+      constexpr double kSamples[] = {1, 20, 2000, 3e9};  // clients differ
+      round.samples.push_back(std::floor(kSamples[random() % (r % 2 == 0 ? 3 : 4)] *
+                                         static_cast<double>(random() % 100) / 50));
+      round.weights.emplace_back(c.start.size());
+      for (double& value : round.weights.back()) value = number();
+    }
+    c.rounds.push_back(round);
+  }
+  return c;
+}
+
 TEST(Task5b, Drawn) {
   std::mt19937_64 random(lab::grading::scenario_seed() + 500);
-  const auto number = [&] { return static_cast<double>(random() % 2001) / 1000 - 1; };
+  constexpr size_t kSizes[] = {1, 2, 3, 5, 8, 64, 65, 1031};
   std::vector<Case> cases;
-  for (int k = 0; k < 10; ++k) {
-    Case c{.name = fmt::format("drawn, number {}", k),
-           .alpha = 0.1 + static_cast<double>(random() % 10) / 10,
-           .momentum = static_cast<double>(random() % 10) / 10,
-           .start = {},
-           .rounds = {}};
-    const size_t elements = 1 + random() % 6;
-    for (size_t i = 0; i < elements; ++i) c.start.push_back(number());
-    for (int r = 0; r < 4; ++r) {
-      Round round;
-      for (uint64_t clients = random() % 5; clients > 0; --clients) {
-        round.samples.push_back(static_cast<double>(random() % 2000));
-        round.weights.emplace_back();
-        for (size_t i = 0; i < elements; ++i) round.weights.back().push_back(number());
-      }
-      c.rounds.push_back(round);
-    }
-    cases.push_back(c);
+  for (int k = 0; k < 40; ++k) {
+    cases.push_back(drawn_case(random, kSizes[k % 8], 4));
+    cases.back().name = fmt::format("drawn, number {}", k);
   }
   expect_outer(cases);
+}
+
+TEST(Task5b, ManyRounds) {
+  std::mt19937_64 random(lab::grading::scenario_seed() + 501);
+  Case c = drawn_case(random, 2, 60);
+  c.name = "60 rounds";
+  c.alpha = 0.1;
+  c.momentum = 0.99;
+  expect_outer({c});
+}
+
+TEST(Task5b, VeryUnequalClients) {
+  expect_outer({{.name = "1 and 5,000 samples",
+                 .start = {0},
+                 .rounds = {{{1, 5000}, {{40}, {1}}}, {{5000, 2}, {{1}, {-50}}}}}});
 }
 
 }  // namespace

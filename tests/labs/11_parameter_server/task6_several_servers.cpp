@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "tests/grading/verdict.h"
@@ -75,6 +76,18 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
                   "as if the servers took turns: they send at the same time");
           mistake(2 * c.message(c.bytes / c.servers),
                   "as if a server sent to all workers at once: one message at a time");
+          const double part = std::floor(c.bytes / c.servers);
+          for (const double whole : {part, part + 1})
+            mistake(2 * std::max(c.workers, c.servers) * c.message(whole),
+                    "a part is bytes / servers, not rounded to whole bytes");
+          mistake(static_cast<float>(right), "in float: it is double");
+          mistake(2 * (c.workers + c.servers - 1) * c.message(c.bytes / c.servers),
+                  "workers + servers - 1 messages: the busiest machine has max(workers, servers)");
+          mistake(std::max(c.workers, c.servers) * c.message(2 * c.bytes / c.servers),
+                  "one message for pull and push: they are two, each with its latency");
+          if (c.workers == c.servers)
+            mistake(2 * (c.workers - 1) * c.message(c.bytes / c.servers),
+                    "a machine's own part is a message, too: servers are machines of their own");
           mistake(2 * (c.alpha + std::max(c.workers, c.servers) * c.beta * c.bytes / c.servers),
                   "the latency is paid for each message");
         } else if (function == "ring_seconds") {
@@ -83,6 +96,10 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
                   "a ring of n ranks has n - 1 steps in each half");
           mistake(right / 2, "half of a ring: reduce-scatter and all-gather both have n - 1 steps");
           mistake(2 * (c.workers - 1) * c.message(c.bytes), "a step carries one chunk, 1/n");
+          mistake(2 * (c.workers - 1) * c.message(c.bytes / std::max(1.0, c.workers - 1)),
+                  "a chunk is 1/n of the bytes, not 1/(n - 1)");
+          mistake(2 * (c.alpha + (c.workers - 1) * c.beta * c.bytes / c.workers),
+                  "every step has its latency");
         } else {
           double fewer = 0, last = 0, strict = 0;
           for (double m = c.workers; m >= 1; --m) {
@@ -93,8 +110,12 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
           mistake(fewer, "as many servers as workers are allowed");
           mistake(strict, "exactly `seconds` is enough");
           mistake(last, "the fewest, not the most");
-          if (right == 0) mistake(c.workers, "0, if even that many take longer");
-          if (right == 0) mistake(c.workers + 1, "0, if as many as workers take longer");
+          if (right == 0)
+            for (const double none : {c.workers, c.workers + 1, -1.0})
+              mistake(none, "0, if even as many as workers take longer");
+          for (double m = c.workers; m >= 1; --m)
+            if (server_time(c, 1) / m <= c.seconds)
+              mistake(m, "the time does not fall like 1 / servers: each message has its latency");
         }
         lab::grading::expect(ranks[0].number("value"), {.what = function,
                                                         .values = {right},
@@ -137,21 +158,35 @@ TEST(Task6, RingSeconds) {
 TEST(Task6, EnoughServers) {
   std::vector<Case> cases;
   for (Case c : drawn(602, 2)) {
-    // Between what two numbers of servers take, exactly one of these, or less than any takes.
+    // Just as long as with k servers, or a little less or more; or less than any takes.
     const auto k = 1 + static_cast<double>(cases.size() % static_cast<size_t>(c.workers));
-    c.seconds = server_time(c, k) * (cases.size() % 3 == 0 ? 1.0 : 1.01);
+    constexpr double kFactors[] = {1 + 1e-6, 1 - 1e-6, 1.01};
+    c.seconds = server_time(c, k) * kFactors[cases.size() % 3];
     if (cases.size() % 7 == 6) c.seconds = 0.99 * server_time(c, c.workers);
     cases.push_back(c);
   }
+  // Of numbers that no way of calculating rounds.
   Case exact{.name = "exactly enough with two", .workers = 8, .alpha = 0, .beta = 0.5};
   exact.seconds = server_time(exact, 2);
+  const Case no_bytes{
+      .name = "no bytes, only latency", .workers = 4, .bytes = 0, .alpha = 0.25, .seconds = 2};
+  Case less = no_bytes;
+  less.name = "no bytes, and less time than the latency";
+  less.seconds = 1.75;
   Case all{.name = "as many as workers", .alpha = 1e-5};
   all.seconds = 1.01 * server_time(all, 4);
   cases.insert(cases.begin(), {{.name = "time for everything", .seconds = 1},
                                {.name = "two are enough", .workers = 8, .seconds = 0.0105},
                                exact,
+                               no_bytes,
+                               less,
                                all,
                                {.name = "never enough", .seconds = 1e-6}});
+  for (const double k : {2.0, 17.0, 39.0, 40.0}) {
+    Case c{.name = fmt::format("{} of 40 servers", k), .workers = 40, .alpha = 2e-3};
+    c.seconds = server_time(c, k) * (1 + 1e-6);
+    cases.push_back(c);
+  }
   expect_times("enough_servers", cases);
 }
 
