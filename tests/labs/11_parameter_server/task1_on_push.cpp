@@ -78,6 +78,23 @@ TEST(Task1, AgainAndTooLate) {
                  "1");
 }
 
+TEST(Task1, ManyGradientsPerUpdate) {
+  expect_scripts({{.name = "from gradient 126 of 130 on",
+                   .n = 130,
+                   .s = 1,
+                   .items = 260,
+                   .steps = {{kPush, 126, 2}, {kPush, 129, 1}, {kPush, 127, 1}, {kPush, 128, 3}},
+                   .start = {.gradients = 126,
+                             .samples = 126,
+                             .next_item = 130,
+                             .next_ticket = 130,
+                             .leases = {{126, {0, 126, 0}},
+                                        {127, {1, 127, 0}},
+                                        {128, {2, 128, 0}},
+                                        {129, {3, 129, 0}}}}}},
+                 "1");
+}
+
 TEST(Task1, AGradientThatIsInfinite) {
   expect_scripts({{.name = "and the next update without it",
                    .n = 2,

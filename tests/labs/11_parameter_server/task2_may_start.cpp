@@ -64,7 +64,7 @@ std::vector<Asked> drawn_states(uint64_t seed) {
     for (const int64_t n : {1, 2, 12, 150})
       for (const bool allowed : {true, false})
         if (n * (s + 1) > 1)
-          states.push_back(slow_and_many(n, s, random() % 2 == 0 ? kLarge + 1 : 1,
+          states.push_back(slow_and_many(n, s, allowed ? kLarge + 1 : 0,
                                          static_cast<int64_t>(random() % 200), allowed));
   return states;
 }

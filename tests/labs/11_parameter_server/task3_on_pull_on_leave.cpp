@@ -134,6 +134,16 @@ TEST(Task3, SeveralLeasesOfOneWorker) {
                  "3");
 }
 
+TEST(Task3, AllHaveLeft) {
+  Script script{.name = "60 items are returned",
+                .n = 2,
+                .s = 40,
+                .steps = {{kPull, 0}, {kPull, 1}, {kPull, 1}, {kLeave, 0}, {kPull, 2}, {kPull, 2}},
+                .start = {.next_item = 60, .next_ticket = 60}};
+  for (int64_t item = 0; item < 60; ++item) script.start.returned.insert(item);
+  expect_scripts({script}, "3");
+}
+
 TEST(Task3, Drawn) { expect_scripts(drawn_scripts(3000 * lab::grading::scenario_seed(), 60), "3"); }
 
 TEST(Task3, Schedules) { expect_schedules("3", 5, 50); }
