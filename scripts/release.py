@@ -54,7 +54,8 @@ RELEASED = [
     "train/*"]
 WITHHELD = [
     "cmake/build_mutants.sh", "docs/authors.md", "docs/grading.md", "docs/instructors.md",
-    "tests/bench/gpu_script_test.sh", "tests/bench/gpu_run_test.sh", "tests/emulation/CMakeLists.txt", "tests/emulation/tests/*",
+    "tests/bench/gpu_script_test.sh", "tests/bench/gpu_run_test.sh",
+    "tests/emulation/CMakeLists.txt", "tests/emulation/tests/*",
     "*/mutants.txt", "*/survivors.txt"]
 # Files of the tests that contain correct functions, for tasks that are given those of other tasks.
 COMPILED_TESTS = ["tests/grading/reference.cpp", "tests/labs/*/rank*.cpp", "tests/labs/*/rehearsal*.cpp"]

@@ -10,6 +10,7 @@
 
 namespace lab11 {
 
+// Task 1
 bool on_push(Server& server, const lab::Push& push) {
   const auto lease = server.leases.find(push.ticket);
   if (lease == server.leases.end()) return false;
@@ -28,6 +29,7 @@ bool on_push(Server& server, const lab::Push& push) {
   return true;
 }
 
+// Task 2
 bool may_start(const Server& server) {
   // If the new gradient or the oldest lease came last, after all that are under way:
   const int64_t under_way = static_cast<int64_t>(server.leases.size()) + server.gradients;
@@ -37,6 +39,7 @@ bool may_start(const Server& server) {
   return last_update - oldest <= server.staleness;
 }
 
+// Task 3
 std::optional<lab::Ticket> on_pull(Server& server, int worker) {
   on_leave(server, worker);
   const bool has_item = !server.returned.empty() || server.next_item < server.items;
@@ -61,6 +64,7 @@ void on_leave(Server& server, int worker) {
   });
 }
 
+// Task 4
 lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute) {
   switch (reply.kind) {
     case lab::Reply::Kind::kWork:
@@ -80,6 +84,7 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
   return worker.last;
 }
 
+// Task 5a
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round) {
   std::vector<int> chosen(static_cast<size_t>(clients));
   std::iota(chosen.begin(), chosen.end(), 0);
@@ -91,6 +96,7 @@ std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t r
   return chosen;
 }
 
+// Task 5b
 void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer) {
   int64_t samples = 0;
   for (const ClientResult& result : results) samples += result.samples;
@@ -107,6 +113,7 @@ void outer_step(const lab::Tensor& weights, std::span<const ClientResult> result
   lab::add_scaled(outer.velocity, outer.alpha * outer.momentum, weights);
 }
 
+// Task 6
 double server_seconds(int workers, int servers, double bytes, const lab::LinkCost& link) {
   return 2.0 * std::max(workers, servers) * link.seconds(bytes / servers);
 }
