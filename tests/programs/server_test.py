@@ -158,9 +158,11 @@ def table(program, data):
     for rows, columns in ((30, 100), (5, 40)):
         with contextlib.ExitStack() as cleanup:
             screen = cleanup.enter_context(contextlib.closing(Screen(rows, columns)))
-            run = Run(program, data, cleanup, steps=40)
-            run.server = run.start("--server", "--out", run.out, "--workers", 4, "--slow", "1:3", terminal=screen.side)
+            run = Run(program, data, cleanup, steps=200)
+            run.server = run.start("--server", "--out", run.out, "--workers", 4, "--slow", "0:10,1:30,2:10,3:10",
+                                   terminal=screen.side)
             states, steps, victim, killed = collections.defaultdict(set), [0], 2, []
+            whole, stopped = rows > 4 + 2, []  # whether it shows all workers; the processes that wait meanwhile
 
             def look(shown):
                 expect(shown.count("staleness  gr") <= 1, f"the table is there more than once:\n{shown}")
@@ -170,14 +172,23 @@ def table(program, data):
                     expect(int(staleness) <= run.staleness, f"too stale:\n{shown}")
                 for worker, state in re.findall(r"^(\d) +(waits|gone) ", shown, re.M):
                     states[int(worker)].add(state)
-                if victim in (workers := run.own_workers()) and not killed and run.count() > run.items / 3:
-                    killed.append(victim)
-                    os.kill(workers[victim], signal.SIGKILL)
+                seen = not whole or "computes" in states[0]
+                if victim in (workers := run.own_workers()) and not killed and seen and run.count() > run.items / 3:
+                    killed.append(workers.pop(victim))
+                    if whole:  # the run must not end before the table has shown it
+                        stopped.extend(workers.values())
+                    for process in stopped:
+                        os.kill(process, signal.SIGSTOP)
+                    os.kill(killed[0], signal.SIGKILL)
+                if stopped and "gone" in states[victim]:
+                    for process in stopped:
+                        os.kill(process, signal.SIGCONT)
+                    stopped.clear()
 
             ended = screen.follow(run.server.process, LIMIT_S, look)
             expect(ended and run.server.ended() == 0, screen.text())
             judge(run)
-            whole = rows > len(states) + 2
+            expect(killed, f"no worker was killed:\n{screen.text()}")
             expect(not whole or "gone" in states[victim] and "computes" in states[0], states)
             expect(max(steps) > run.steps / 2, f"the table stopped at step {max(steps)}:\n{screen.text()}")
             expect(f"\nstep {run.steps}/{run.steps}  loss" in screen.text() and "largest staleness" in screen.text(),
