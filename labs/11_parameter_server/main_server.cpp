@@ -146,18 +146,27 @@ int work(const RunPlan& plan, const Workers& workers) {
                    .work = work_of(plan, input),
                    .elements = replica.model().parameters().numel(),
                    .worker = workers.own_number});
+  int64_t gradients = 0;
   const Compute compute = [&](const Ticket& ticket, const Tensor& weights) {
     const Stopwatch clock;
     Gradient gradient = replica.compute(ticket, weights);
+    ++gradients;
     if (workers.pace > 1)  // --slow
       std::this_thread::sleep_for(
           std::chrono::duration<double>((workers.pace - 1) * clock.seconds()));
     return gradient;
   };
+  const bool started_by_hand = workers.own_number < 0;
+  if (started_by_hand)
+    fmt::print("worker {} computes for the server at {}\n", link.worker(), workers.work_for);
+  std::fflush(stdout);
   Worker worker;
   Request request = on_reply(worker, {}, compute);
   while (request.kind != Request::Kind::kStop)
     request = on_reply(worker, link.exchange(request), compute);
+  if (started_by_hand)
+    fmt::print("worker {} ends after {} gradients: the server needs no more\n", link.worker(),
+               gradients);
   return 0;
 }
 

@@ -21,7 +21,7 @@ double run(int ranks, const LinkCost& link, const std::function<void(ProcessGrou
   const SimulationReport report =
       lab::simulate({.ranks = ranks, .costs = CostModel{.inside = link, .between = link}}, body);
   for (const std::string& error : report.errors) require(error.empty(), "{}", error);
-  return report.times->makespan - 1e-9;  // clocks begin at 1 ns
+  return std::max(0.0, report.times->makespan - 1e-9);  // clocks begin at 1 ns
 }
 
 /// Workers 0 ... w - 1, then the servers. In round r worker i and server (i + r) mod m have a
@@ -55,7 +55,7 @@ int show_traffic(const Workers& workers) {
   constexpr double kBytes = 4.0 * kElements;
   const LinkCost link{.alpha = 1e-6 * workers.link[0], .beta = 1e-9 * workers.link[1]};
   const int n = workers.count;
-  fmt::print("{} workers, weights of {:.1f} MB, messages of {:g} us + {:g} ns per byte\n\n", n,
+  fmt::print("{} workers, 2^20 weights ({:.1f} MB), messages of {:g} us + {:g} ns per byte\n\n", n,
              kBytes / 1e6, workers.link[0], workers.link[1]);
   fmt::print("{:<12} {:>14} {:>14} {:>22}\n", "", "predicted ms", "simulated ms",
              "MB out of one server");

@@ -94,8 +94,9 @@ void add_worker_options(lab::CommandLine& line, Workers& workers) {
       .within(1, kMostWorkers)
       .shows_default()
       .carried();
-  line.add("--gradients", workers.gradients, "N",
-           "of an update (n); default: as many as workers; 1 with --staleness any: asynchronous")
+  line.add(
+          "--gradients", workers.gradients, "N",
+          "of an update (n); default: as many as workers; with 1 and --staleness any: asynchronous")
       .within(0, 1'000'000)
       .kept();
   line.add("--staleness", workers.staleness, "S", "the bound s in updates, or any")
@@ -141,6 +142,7 @@ void settle(const Workers& workers, lab::RunPlan& plan) {
   if (plan.accumulate != 1 && plan.accumulate != n)
     throw UsageError("--accumulate: an update has as many microbatches as gradients: --gradients");
   plan.accumulate = n;
+  if (!workers.work_for.empty()) plan.out.clear();  // the server's; a worker writes nothing
   workers.bound();
   workers.schedule();
   if (workers.jitter < 0 || workers.link[0] < 0 || workers.link[1] < 0)

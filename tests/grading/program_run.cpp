@@ -123,7 +123,9 @@ void expect_program(const std::vector<std::string>& options) {
   require(right.succeeded && !right.losses.empty(), "the program fails with the solution: {}",
           right.output);
   const Run run = run_program(settings().implementation_file(), options);
-  const std::string how = fmt::format("\n(the program with {})", fmt::join(options, " "));
+  const std::string how = fmt::format(
+      "\n(the program with {}; its test counts with this task, but the mistake can be in any)",
+      fmt::join(options, " "));
   if (!run.succeeded)
     stop(
         "every task is right on its own, but the program made of them fails:\n" +

@@ -239,11 +239,11 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
       given = read_over(plan, arguments, info).given;
     }
     derive(plan, given, info);
-    if (!plan.resume && !plan.out.empty()) check_out_is_free(plan.out);
     settle_ranks(plan);
   }
   if (has_mesh(info.division)) describe_mesh(plan);
   if (info.settle) info.settle(plan);
+  if (!plan.resume && !plan.out.empty()) check_out_is_free(plan.out);
   plan.validate();
   plan.run_name = info.run_name;
   for (fs::path* path : {&plan.data, &plan.tokenizer, &plan.cache}) *path = fs::absolute(*path);

@@ -42,7 +42,11 @@ double enough(const Case& c) {
 void expect_times(const std::string& function, const std::vector<Case>& cases) {
   std::vector<Call> calls;
   for (const Case& c : cases) {
-    Call call{.scenario = "times", .inputs = std::vector<Parcel>(1), .name = c.name};
+    Call call{.scenario = "times",
+              .inputs = std::vector<Parcel>(1),
+              .name = fmt::format(
+                  "{}: {:g} workers, {:g} servers, {:g} bytes, alpha {:g}, beta {:g}, {:g} seconds",
+                  c.name, c.workers, c.servers, c.bytes, c.alpha, c.beta, c.seconds)};
     Parcel& input = call.inputs[0];
     input.set_text("function", function);
     input.set("workers", c.workers);
