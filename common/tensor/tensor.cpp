@@ -1,9 +1,11 @@
 #include "common/tensor/tensor.h"
 
 #include <fmt/ranges.h>  // shapes in messages, made only if they are needed
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <new>
 #include <type_traits>
@@ -68,6 +70,13 @@ void copy_on_host_to(const Tensor& source, const Tensor& target) {
     copy_on_host<To, Bfloat16>(source, target);
 }
 
+// By default, malloc returns large blocks to the system when they are freed, and each new tensor of
+// a step then costs a page fault per page. A training step frees and asks for the same sizes again
+// and again.
+bool keep_freed_memory() {
+  return mallopt(M_MMAP_THRESHOLD, 32 << 20) == 1 && mallopt(M_TRIM_THRESHOLD, INT_MAX) == 1;
+}
+
 }  // namespace
 
 struct Tensor::Storage {
@@ -93,6 +102,7 @@ struct Tensor::Storage {
 
   // By operator new, which graders replace to count bytes.
   void* allocate_on_host(size_t bytes) {
+    [[maybe_unused]] static const bool kept = keep_freed_memory();
     // Large blocks start at a huge page and ask for more of them: fewer misses in matrix products.
     const size_t boundary = bytes >= kHugePage ? kHugePage : kAlignment;
     alignment = std::align_val_t{boundary};
