@@ -51,7 +51,10 @@ std::string device_name(int index) {
 }  // namespace
 
 CudaAccelerator::CudaAccelerator(int index)
-    : context_(index), staged_(context_.stream()), kernels_(context_), name_(device_name(index)) {}
+    : context_(index),
+      staged_(context_.stream()),
+      kernels_(make_kernels(context_)),
+      name_(device_name(index)) {}
 
 size_t CudaAccelerator::free_bytes() const {
   context_.activate();
@@ -124,7 +127,7 @@ std::unique_ptr<RecordedWork> CudaAccelerator::record(const std::function<void()
 
 const Kernels& CudaAccelerator::kernels() const {
   context_.activate();
-  return kernels_;
+  return *kernels_;
 }
 
 Context& current_context() { return cuda_accelerator().context(); }

@@ -1,6 +1,7 @@
 // The implementation of Accelerator, for CUDA code that needs its stream.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "common/gpu/cuda/context.h"
@@ -41,7 +42,7 @@ class CudaAccelerator final : public Accelerator {
   Context context_;
   StagedCopy staged_;
   PinnedPool pinned_;
-  CudaKernels kernels_;
+  std::unique_ptr<const Kernels> kernels_;
   std::string name_;
 };
 
