@@ -48,22 +48,16 @@ configure_bundle() {
 }
 
 # libraries_of FILE...: "SONAME PATH" of each shared library that these need.
-libraries_of() {
-  LD_LIBRARY_PATH=$(dirname -- "$(cached CUDA_cublas_LIBRARY)"):$(dirname -- "$(nccl_library)") ldd "$@" |
-    awk '$2 == "=>" { print $1, $3 }' | sort -u
-}
+libraries_of() { ldd "$@" | awk '$2 == "=>" { print $1, $3 }'; }
 
-nccl_library() { cached NCCL_LIBRARY | grep -v NOTFOUND || true; }
-
-# Refuses every call, on a machine without NCCL: the programs start, and say so if they are asked for it.
-substitute_nccl() {
-  mkdir -p "$pack/lib/no_nccl"
-  {
-    nm -D --undefined-only "$pack"/bin/* | awk '$2 ~ /^nccl/ { print $2 }' | sort -u |
-      sed '/^ncclGet.*Error/d; s/.*/int &(void) { return 2; }/'
-    echo 'const char* ncclGetErrorString(int code) { (void)code; return "this machine has no NCCL"; }'
-    echo 'const char* ncclGetLastError(void* communicator) { (void)communicator; return ""; }'
-  } | "${CC:-gcc}" -x c -shared -fPIC -s -Wl,-soname,libnccl.so.2 -o "$pack/lib/no_nccl/libnccl.so.2" -
+# The same of those that programs load when they use a GPU, and of what these need.
+libraries_of_gpus() {
+  local file
+  for file in "$(cached CUDA_cublas_LIBRARY)" "$(cached NCCL_LIBRARY)"; do
+    [[ -f $file ]] || continue
+    printf '%s %s\n' "$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')" "$file"
+    LD_LIBRARY_PATH=$(dirname -- "$file") libraries_of "$file"
+  done
 }
 
 collect() {
@@ -87,8 +81,7 @@ collect() {
       [[ $path == /* ]] || fail "$name, which the programs need, is not on this machine"
       cp -L "$path" "$pack/lib/$name"
     fi
-  done < <(libraries_of "$build"/bin/* "$build/${loaded[1]}")
-  if [[ -n $(nccl_library) ]]; then substitute_nccl; fi
+  done < <({ libraries_of "$build"/bin/* "$build/${loaded[1]}" && libraries_of_gpus; } | sort -u)
   describe >"$pack/bundle.txt"
 }
 
@@ -127,7 +120,7 @@ archive() {
   printf '%4d MB  %s\n' $(($(stat -c %s "$to") / 1000000)) "$to"
 }
 
-for tool in readelf strip nm xz; do
+for tool in readelf strip xz; do
   command -v "$tool" >/dev/null || fail "$tool is missing: apt-get install binutils xz-utils"
 done
 check_tools

@@ -78,7 +78,7 @@ find_library() {
   PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n "s/^[[:space:]]*$1 .*=> //p" | head -n 1 || true
 }
 
-# cuBLAS must be somewhere. NCCL is needed with several GPUs only; without it, a substitute refuses each call.
+# cuBLAS must be somewhere. NCCL is needed with several GPUs only.
 find_cuda_libraries() {
   local cublas library
   library=$(known cublas)
@@ -89,11 +89,7 @@ find_cuda_libraries() {
   search_also "$(dirname -- "$cublas")"
   nccl=$(find_library libnccl.so.2)
   no_nccl=
-  if [[ -z $nccl ]]; then
-    no_nccl="there is no NCCL here"
-    nccl=$root/lib/no_nccl/libnccl.so.2
-  fi
-  search_also "$(dirname -- "$nccl")"
+  if [[ -n $nccl ]]; then search_also "$(dirname -- "$nccl")"; else no_nccl="there is no NCCL here"; fi
 }
 
 # Sets device and gpus, or says why there is none.

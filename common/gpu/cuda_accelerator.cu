@@ -139,14 +139,21 @@ CudaAccelerator& cuda_accelerator() { return dynamic_cast<CudaAccelerator&>(acce
 namespace detail {
 
 AcceleratorSupport find_accelerators() {
+  const auto none = [](const std::string& reason) -> AcceleratorSupport {
+    return {.count = 0, .problem = "no GPU can be used: " + reason};
+  };
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess && count > 0) return {.count = count, .problem = ""};
-  static_cast<void>(cudaGetLastError());
-  return {
-      .count = 0,
-      .problem = fmt::format("no GPU can be used: {}",
-                             cuda::explain(status == cudaSuccess ? cudaErrorNoDevice : status))};
+  if (status != cudaSuccess || count == 0) {
+    static_cast<void>(cudaGetLastError());
+    return none(cuda::explain(status == cudaSuccess ? cudaErrorNoDevice : status));
+  }
+  try {
+    static_cast<void>(cublasGetStatusString(CUBLAS_STATUS_SUCCESS));  // loads cuBLAS
+  } catch (const Error& error) {
+    return none(error.what());
+  }
+  return {.count = count, .problem = ""};
 }
 
 std::unique_ptr<Accelerator> open_accelerator(int index) {

@@ -59,6 +59,10 @@ TEST_F(Check, ExplainsCublas) {
             std::string::npos);
 }
 
+TEST(Cublas, IsFoundWithoutGpuToo) {
+  EXPECT_STRNE(cublasGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED), "");
+}
+
 TEST_F(Check, AnIndexWithoutGpuIsRefused) {
   EXPECT_THROW(detail::open_accelerator(1000), Error);
   accelerator().synchronize();  // the GPU in use is none the worse for it

@@ -16,6 +16,11 @@ run 06 lab06 --log-every 1 --steps 6 --lr 0.0016  # the default of the trainer
 run train whole --log-every 1 --steps 6
 same lab06 whole checkpoint-000006
 
+# A process that uses no GPU loads nothing of CUDA, neither at its start nor later.
+LD_DEBUG=files LD_DEBUG_OUTPUT=loaded run train on_cpu --ranks 2 --steps 1
+(($(grep -l 'file=libgloo' loaded.* | wc -l) >= 3)) || fail "no record of what the launcher and two ranks load"
+if grep -hE 'file=[^ ]*lib(cuda|cublas|nccl)' loaded.* >cuda.log; then fail "on the CPU: $(head -n 1 cuda.log)"; fi
+
 # With --overlap, gradients travel in buckets, and the losses are the same within rounding.
 run train overlapped --overlap --log-every 1 --steps 6
 near whole overlapped

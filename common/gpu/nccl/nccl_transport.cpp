@@ -215,7 +215,17 @@ class NcclTransport final : public Transport {
 }  // namespace
 }  // namespace nccl
 
-std::string nccl_problem() { return accelerator_support().problem; }
+std::string nccl_problem() {
+  const AcceleratorSupport support = accelerator_support();
+  if (support.count == 0) return support.problem;
+  try {
+    int version = 0;
+    static_cast<void>(ncclGetVersion(&version));  // loads NCCL
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
 
 void prepare_for_nccl() {
   constexpr int kUnlessSet = 0;
