@@ -136,10 +136,14 @@ void print_row(const Row& row, int ranks) {
 int bench_algorithms(int argc, char** argv) {
   CommandLine app("Times lab 07's all-reduces and Gloo's own, side by side.");
   LaunchOptions launch;
+  int64_t smallest = 4096;
   int64_t largest = int64_t{64} << 20;
   int hosts_count = 1;
   int repeats = 21;
   add_launch_options(app, launch);
+  app.add("--smallest", smallest, "", "Bytes of the smallest tensor")
+      .within(4, int64_t{1} << 30)
+      .shows_default();
   app.add("--largest", largest, "", "Bytes of the largest tensor").shows_default();
   app.add("--hosts", hosts_count, "", "Of the hierarchical all-reduce").shows_default();
   app.add("--repeats", repeats, "", "Calls timed per size").shows_default();
@@ -163,7 +167,7 @@ int bench_algorithms(int argc, char** argv) {
   const bool tells = world.rank() == 0;
   if (tells) print_header(ranks);
   std::vector<Row> rows;
-  for (int64_t bytes = 4096; bytes <= largest; bytes *= 4) {
+  for (int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
     const int rounds = bytes < (1 << 20) ? 3 * repeats : repeats;
     rows.push_back({bytes, measure(world, hosts, gloo, bytes, rounds)});
     if (tells) print_row(rows.back(), ranks);

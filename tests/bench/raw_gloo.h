@@ -20,7 +20,7 @@ class RawGloo {
   explicit RawGloo(Job& job) {
     const RankEnvironment& self = job.environment();
     gloo::transport::tcp::attr attributes;
-    attributes.hostname = "127.0.0.1";
+    attributes.hostname = self.bind_addr;
     device_ = gloo::transport::tcp::CreateDevice(attributes);
     context_ = std::make_shared<gloo::rendezvous::Context>(self.rank, self.world_size);
     context_->setTimeout(self.timeout);
