@@ -124,8 +124,8 @@ class Pipelines final : public Trainee {
     const auto forward = [&](const TokenBatch& batch) {
       return lab04::forward(stage_, batch, mesh_.pipeline);
     };
-    return validation_loss(stage_, around_.setup.data, around_.plan, loss_, forward, mesh_.pipeline,
-                           &mesh_.replicas);
+    return validation_loss(stage_, around_.setup.data, around_.plan, loss_,
+                           {&mesh_.replicas, &mesh_.pipeline, forward});
   }
 
   Surroundings around_;

@@ -65,9 +65,8 @@ class Shards final : public Trainee {
  private:
   /// Stage 3 sends in every pass, so there all ranks compute all microbatches.
   std::optional<double> validate() {
-    if (sharded_.stage == 3)
-      return validation_loss(model_, around_.setup.data, around_.plan, functions_.loss);
-    return validation_loss(model_, around_.setup.data, around_.plan, functions_.loss, world_);
+    return validation_loss(model_, around_.setup.data, around_.plan, functions_.loss,
+                           {.replicas = sharded_.stage == 3 ? nullptr : &world_});
   }
 
   /// What a part consists of: a shard of the weights, and one of each kind of the optimizer's

@@ -38,7 +38,7 @@ int train(Job& job, const RunPlan& plan) {
   lab02::broadcast_parameters(model, world);
   const auto optimizer = make_optimizer(plan, model, functions.adam);
   const auto validate = [&] {
-    return validation_loss(model, setup.data, plan, functions.loss, world);
+    return validation_loss(model, setup.data, plan, functions.loss, {.replicas = &world});
   };
 
   // 3 · Loop. Changed: all ranks leave it together. The others would wait for one that left early.

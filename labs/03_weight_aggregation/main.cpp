@@ -64,7 +64,7 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
   const size_t sequences_here = shard(epoch_order(setup.sequences(), setup.seed, 0)).size();
   const double share = lab03::share_of(static_cast<double>(sequences_here), world);
   const auto validate = [&] {
-    return validation_loss(model, setup.data, plan, functions.loss, world);
+    return validation_loss(model, setup.data, plan, functions.loss, {.replicas = &world});
   };
 
   // 3 · Loop. Changed: between two averages no rank waits for any other. The ranks agree on whether

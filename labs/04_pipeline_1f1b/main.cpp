@@ -53,7 +53,8 @@ int train(Job& job, const RunPlan& plan) {
     const auto forward = [&](const TokenBatch& batch) {
       return lab04::forward(stage, batch, pipeline);
     };
-    return validation_loss(stage, setup.data, plan, functions.loss, forward, pipeline);
+    return validation_loss(stage, setup.data, plan, functions.loss,
+                           {.pipeline = &pipeline, .forward = forward});
   };
 
   // What every rank does is recorded, for --timeline.

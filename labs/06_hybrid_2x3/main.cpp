@@ -58,8 +58,8 @@ int train(Job& job, const RunPlan& plan) {
     const auto forward = [&](const TokenBatch& batch) {
       return lab04::forward(stage, batch, mesh.pipeline);
     };
-    return validation_loss(stage, setup.data, plan, functions.loss, forward, mesh.pipeline,
-                           &mesh.replicas);
+    return validation_loss(stage, setup.data, plan, functions.loss,
+                           {&mesh.replicas, &mesh.pipeline, forward});
   };
 
   // What every rank does is recorded, for the report.

@@ -93,7 +93,7 @@ int train(Job& job, const RunPlan& plan, const Choices& choices) {
   lab02::broadcast_parameters(model, world);
   const auto optimizer = make_optimizer(plan, model, functions.adam);
   const auto validate = [&] {
-    return validation_loss(model, setup.data, plan, functions.loss, world);
+    return validation_loss(model, setup.data, plan, functions.loss, {.replicas = &world});
   };
   TrainingRun run(plan, {model, *optimizer, sampler, setup.tokenizer, setup.data, validate}, &job);
   const LearningRate learning_rate = plan.learning_rates();

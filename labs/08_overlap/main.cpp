@@ -40,7 +40,7 @@ int train(Job& job, const RunPlan& plan, const lab08::Capacities& capacities, bo
   lab02::broadcast_parameters(model, world);
   const auto optimizer = make_optimizer(plan, model, functions.adam);
   const auto validate = [&] {
-    return validation_loss(model, setup.data, plan, functions.loss, world);
+    return validation_loss(model, setup.data, plan, functions.loss, {.replicas = &world});
   };
 
   // New: the same buckets on every rank, and what every rank does is recorded.

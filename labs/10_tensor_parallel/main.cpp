@@ -72,8 +72,8 @@ int train(Job& job, const RunPlan& plan) {
     const auto forward = [&](const TokenBatch& batch) {
       return lab04::forward(stage, batch, stages.pipeline);
     };
-    return validation_loss(stage, setup.data, plan, loss, forward, stages.pipeline,
-                           &stages.replicas);
+    return validation_loss(stage, setup.data, plan, loss,
+                           {&stages.replicas, &stages.pipeline, forward});
   };
   std::optional<TimeWindow> last_step;
 

@@ -1,7 +1,6 @@
 // Validation loss: how well the model predicts stories that it was not trained on.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -13,25 +12,23 @@
 
 namespace lab {
 
+/// Who validates together. By default this rank alone, with the whole model.
+struct ValidatingRanks {
+  /// Ranks with the same weights (of a pipeline: of the same stage), among which the microbatches
+  /// are divided.
+  ProcessGroup* replicas = nullptr;
+  /// The stages of a model that is cut, and what computes the logits: called on all of them, it
+  /// returns them on the last one.
+  ProcessGroup* pipeline = nullptr;
+  std::function<Tensor(const TokenBatch& batch)> forward = {};
+};
+
 /// Mean loss per token over `plan.validation_batches` microbatches, spread evenly over the
 /// validation split: the same ones at every call. Nothing if the split is shorter than one
-/// sequence. Changes neither weights nor gradients.
-std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const RunPlan& plan, const LossFunction& loss);
-
-/// The same, with the microbatches divided among the ranks of a group, which hold the same weights.
-/// All of them call it, and all get the mean over all microbatches.
-std::optional<double> validation_loss(LlamaStage& model, const TokenDataset& data,
-                                      const RunPlan& plan, const LossFunction& loss,
-                                      ProcessGroup& group);
-
-/// The same with a model that is cut into the stages of a pipeline. `forward` is called on all
-/// ranks and returns the logits on the last one. All ranks get the loss. With `replicas`, the ranks
-/// that hold this stage in several pipelines, the microbatches are divided among the pipelines.
-using PipelineForward = std::function<Tensor(const TokenBatch& batch)>;
+/// sequence. Changes neither weights nor gradients. All of `ranks` call it, and all get the mean
+/// over all microbatches.
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
                                       const RunPlan& plan, const LossFunction& loss,
-                                      const PipelineForward& forward, ProcessGroup& pipeline,
-                                      ProcessGroup* replicas = nullptr);
+                                      const ValidatingRanks& ranks = {});
 
 }  // namespace lab
