@@ -117,26 +117,4 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   return tensor;
 }
 
-Safetensors read_safetensors(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
-  Safetensors result;
-  result.path = path;
-  result.metadata = file.metadata();
-  for (const std::string& name : file.names()) result.tensors[name] = file.read(name);
-  return result;
-}
-
-Tensor Safetensors::at(const std::string& name) const {
-  const auto found = tensors.find(name);
-  require(found != tensors.end(), "{}: has no tensor \"{}\"", path.string(), name);
-  return found->second;
-}
-
-Tensor Safetensors::at(const std::string& name, const Shape& shape) const {
-  const Tensor tensor = at(name);
-  require(tensor.shape() == shape, "{}: tensor \"{}\" has shape {}, expected {}", path.string(),
-          name, printable(to_string(tensor.shape())), to_string(shape));
-  return tensor;
-}
-
 }  // namespace lab

@@ -54,19 +54,4 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsEntry> entries_;
 };
 
-/// A whole file in memory.
-struct Safetensors {
-  Metadata metadata;
-  std::map<std::string, Tensor> tensors;
-
-  /// The tensor of that name and shape; throws Error naming the file if absent or of another shape.
-  Tensor at(const std::string& name, const Shape& shape) const;
-  Tensor at(const std::string& name) const;
-
-  std::filesystem::path path;  // for messages
-};
-
-/// Reads all of it, as SafetensorsFile does.
-Safetensors read_safetensors(const std::filesystem::path& path);
-
 }  // namespace lab

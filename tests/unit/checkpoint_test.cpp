@@ -132,12 +132,12 @@ TEST_F(CheckpointTest, IsAFolderOfHuggingFace) {
   EXPECT_EQ(json["rms_norm_eps"], 1e-6) << "not the double nearest to the float";
   EXPECT_EQ(json["bos_token_id"], 1);
   EXPECT_EQ(json["eos_token_id"], 2);
-  const Safetensors weights = read_safetensors(checkpoint / "model.safetensors");
-  EXPECT_EQ(weights.metadata.at("format"), "pt");
-  EXPECT_TRUE(weights.tensors.contains("model.layers.1.self_attn.q_proj.weight"));
-  EXPECT_FALSE(weights.tensors.contains("lm_head.weight")) << "the head is tied";
-  const Safetensors state = read_safetensors(checkpoint / "optimizer.safetensors");
-  EXPECT_EQ(state.at("exp_avg.model.layers.1.mlp.down_proj.weight").shape(), (Shape{16, 24}));
+  const SafetensorsFile weights(checkpoint / "model.safetensors");
+  EXPECT_EQ(weights.metadata().at("format"), "pt");
+  EXPECT_TRUE(weights.has("model.layers.1.self_attn.q_proj.weight"));
+  EXPECT_FALSE(weights.has("lm_head.weight")) << "the head is tied";
+  const SafetensorsFile state(checkpoint / "optimizer.safetensors");
+  EXPECT_EQ(state.shape("exp_avg.model.layers.1.mlp.down_proj.weight"), (Shape{16, 24}));
   EXPECT_EQ(read_config_json(checkpoint / "config.json"), config);
 }
 

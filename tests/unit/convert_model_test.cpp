@@ -177,13 +177,13 @@ TEST_F(ConvertTest, ACheckpointBecomesAFolderOfHuggingFace) {
 TEST_F(ConvertTest, AForeignFolderInPartsOpens) {
   const LlamaStage model = model_of(config_of(2, false));
   write_model_folder(hf_, {.model = model_of(config_of(2, false)), .tokenizer = {}});
-  const Safetensors all = read_safetensors(hf_ / "model.safetensors");
+  const SafetensorsFile all(hf_ / "model.safetensors");
   fs::remove(hf_ / "model.safetensors");
   std::map<std::string, std::string> part_of;
   std::vector<NamedTensor> parts[2];
-  for (const auto& [name, value] : all.tensors) {
+  for (const std::string& name : all.names()) {
     const int part = name < "model.layers.1" ? 0 : 1;  // not at a border of layers
-    parts[part].push_back({name, value});
+    parts[part].push_back({name, all.read(name)});
     part_of[name] = part_name("model", part, 2);
   }
   for (int part = 0; part < 2; ++part)

@@ -26,10 +26,9 @@ inline TokenBatch token_batch(const Tensor& tokens) {
 /// One golden file. `settings` is its entry of MODELS in make_golden.py.
 struct Golden {
   explicit Golden(const std::string& name)
-      : file(read_safetensors(std::string(LAB_SOURCE_DIR) + "/tests/golden/" + name +
-                              ".safetensors")),
-        settings(nlohmann::json::parse(file.metadata.at("settings"))),
-        tokens(token_batch(file.at("tokens"))) {
+      : file(std::string(LAB_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"),
+        settings(nlohmann::json::parse(file.metadata().at("settings"))),
+        tokens(token_batch(file.read("tokens"))) {
     const nlohmann::json& from = settings.at("config");
     config.vocab_size = from.at("vocab_size");
     config.dim = from.at("hidden_size");
@@ -47,7 +46,7 @@ struct Golden {
   LlamaStage stage(const StageSpan& span) const {
     LlamaStage stage(config, span, Device::kCpu, 1);
     for (const Parameter& parameter : stage.named_parameters())
-      parameter.value.copy_from(file.at(stored_name(parameter.name), parameter.value.shape()));
+      file.copy_to(stored_name(parameter.name), parameter.value);
     return stage;
   }
   LlamaStage whole() const { return stage(StageSpan::whole(config)); }
@@ -57,7 +56,7 @@ struct Golden {
     return config.tied_head && name == "lm_head.weight" ? "model.embed_tokens.weight" : name;
   }
 
-  Safetensors file;
+  SafetensorsFile file;
   nlohmann::json settings;
   LlamaConfig config;
   TokenBatch tokens;

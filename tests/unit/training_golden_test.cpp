@@ -17,7 +17,7 @@ constexpr double kDisplacementTolerance = 2e-4;
 class TrainingGoldenTest : public testing::TestWithParam<const char*> {
  protected:
   std::vector<TokenBatch> microbatches(int64_t step) const {
-    const Tensor all = golden_.file.at("training.tokens");  // [steps, microbatches, B, T]
+    const Tensor all = golden_.file.read("training.tokens");  // [steps, microbatches, B, T]
     std::vector<TokenBatch> result;
     for (int64_t m = 0; m < all.size(1); ++m) {
       const Tensor of_step = all.rows(step, step + 1).view({all.size(1), all.size(2), all.size(3)});
@@ -38,7 +38,7 @@ TEST_P(TrainingGoldenTest, TenStepsReachTheWeightsOfPyTorch) {
   LlamaStage model = golden_.whole();
   Adam optimizer(model.parameters().numel(), adam(), lab01::adam_update,
                  training_.at("weight_decay"));
-  const Tensor losses = golden_.file.at("training.losses");
+  const Tensor losses = golden_.file.read("training.losses");
   for (int64_t step = 0; step < losses.numel(); ++step) {
     const double loss =
         lab01::train_step(model, optimizer, microbatches(step), lab01::causal_lm_loss,
@@ -49,8 +49,8 @@ TEST_P(TrainingGoldenTest, TenStepsReachTheWeightsOfPyTorch) {
   for (const Parameter& parameter : model.named_parameters()) {
     // The way that the weights have gone is compared, not the weights: it is a hundredth of them.
     const Tensor moved = parameter.value.clone();
-    const Tensor expected = golden_.file.at("final." + parameter.name).clone();
-    const Tensor start = golden_.file.at(parameter.name);
+    const Tensor expected = golden_.file.read("final." + parameter.name);
+    const Tensor start = golden_.file.read(parameter.name);
     for (size_t i = 0; i < start.values().size(); ++i) {
       moved.values()[i] -= start.values()[i];
       expected.values()[i] -= start.values()[i];
@@ -68,7 +68,7 @@ TEST_P(TrainingGoldenTest, GradientNormAndClippingOfTheFirstStep) {
     reference_loss(logits, batch, targets);
     model.backward(logits);
   }
-  const double expected = golden_.file.at("training.norms").values()[0];
+  const double expected = golden_.file.read("training.norms").values()[0];
   EXPECT_NEAR(gradient_norm(model), expected, 1e-5 * expected);
 
   EXPECT_NEAR(clip_gradients(model, 2 * expected), expected, 1e-5 * expected);
