@@ -25,7 +25,10 @@ using std::chrono::milliseconds;
 using tcp_store::Clock;
 using tcp_store::Kind;
 using tcp_store::Message;
+using tcp_store::receive_some;
+using tcp_store::send_some;
 using tcp_store::Socket;
+using tcp_store::wait_for;
 
 constexpr milliseconds kPatience{8'000};  // for an answer that needs no waiting
 constexpr milliseconds kGrace{500};       // to end a `get` whose time is up

@@ -6,7 +6,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -64,10 +63,6 @@ int finish_connecting(const Socket& socket, Clock::time_point deadline) {
 }
 
 }  // namespace
-
-Socket::~Socket() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
 
 std::string place(const std::string& address, uint16_t port) {
   const bool brackets = address.find(':') != std::string::npos;

@@ -9,29 +9,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "common/io/descriptor.h"
 
 namespace lab::tcp_store {
 
 using Clock = std::chrono::steady_clock;
-
-/// A descriptor that its owner closes when it is destroyed.
-class Socket {
- public:
-  explicit Socket(int descriptor = -1) : descriptor_(descriptor) {}
-  ~Socket();
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-
-  int get() const { return descriptor_; }
-  explicit operator bool() const { return descriptor_ >= 0; }
-
- private:
-  int descriptor_;
-};
+using Socket = Descriptor;
 
 /// "127.0.0.1:29500", "[::1]:29500".
 std::string place(const std::string& address, uint16_t port);

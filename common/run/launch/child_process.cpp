@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "common/error.h"
 #include "common/run/watch/judge.h"
@@ -72,18 +73,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const std::map<std::string, std::string>& environment) {
-  std::array<int, 2> output{-1, -1};
-  if (pipe2(output.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
-  try {
-    start(command, environment, {output[1], output[1]});
-  } catch (...) {
-    close(output[0]);
-    close(output[1]);
-    throw;
-  }
-  close(output[1]);
-  output_ = output[0];
-  fcntl(output_, F_SETFL, O_NONBLOCK);
+  auto [reading, writing] = make_pipe();
+  output_ = std::move(reading);
+  fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+  start(command, environment, {writing.get(), writing.get()});
 }
 
 void ChildProcess::start(const std::vector<std::string>& command,
@@ -93,32 +86,29 @@ void ChildProcess::start(const std::vector<std::string>& command,
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> variable_pointers = pointers(variables);
 
-  std::array<int, 2> report{-1, -1};  // closed by a successful exec, else contains its error
-  if (pipe2(report.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
+  auto [report, reporting] = make_pipe();  // closed by a successful exec, else contains its error
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0)
-    become(argument_pointers.data(), variable_pointers.data(), parent, outputs, report[1]);
+    become(argument_pointers.data(), variable_pointers.data(), parent, outputs, reporting.get());
   int error = pid_ < 0 ? errno : 0;
-  close(report[1]);
+  reporting = Descriptor();
   if (pid_ > 0) {
     setpgid(pid_, pid_);  // the child does the same; the first one wins
-    if (read(report[0], &error, sizeof error) > 0) waitpid(pid_, nullptr, 0);
+    if (read(report.get(), &error, sizeof error) > 0) waitpid(pid_, nullptr, 0);
   }
-  close(report[0]);
   require(error == 0, "cannot start {}: {}", command[0], std::strerror(error));
   running_ = true;
 }
 
 void ChildProcess::read_output() {
   std::array<char, 16384> buffer;
-  for (int i = 0; i < kReadsPerCall && output_ >= 0; ++i) {
-    const ssize_t count = read(output_, buffer.data(), buffer.size());
+  for (int i = 0; i < kReadsPerCall && output_; ++i) {
+    const ssize_t count = read(output_.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) {
-      close(output_);
-      output_ = -1;
+      output_ = Descriptor();
       return;
     }
     text_.append(buffer.data(), static_cast<size_t>(count));
@@ -152,8 +142,7 @@ void ChildProcess::reap() {
   cpu_seconds_ = seconds(usage.ru_utime) + seconds(usage.ru_stime);
   running_ = false;
   read_output();
-  if (output_ >= 0) close(output_);
-  output_ = -1;
+  output_ = Descriptor();
 }
 
 Fate fate_of_child(ChildProcess& child) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/io/descriptor.h"
+
 namespace lab {
 
 struct Fate;
@@ -34,7 +36,7 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
   /// To poll for captured output; -1 once all of it has arrived.
-  int output_descriptor() const { return output_; }
+  int output_descriptor() const { return output_.get(); }
   /// Reads the output that is there, without waiting. Call it often: a program whose output nobody
   /// reads is blocked.
   void read_output();
@@ -59,7 +61,7 @@ class ChildProcess {
 
   pid_t pid_ = -1;
   bool running_ = false;
-  int output_ = -1;
+  Descriptor output_;
   std::string text_;
   int wait_status_ = 0;
   double cpu_seconds_ = 0;

@@ -9,9 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstring>
-
-#include "common/error.h"
+#include <tuple>
+#include <utility>
 
 namespace lab {
 namespace {
@@ -42,32 +41,18 @@ int write_all(int target, const std::string& text, int stop) {
 
 PrefixOutput::PrefixOutput(std::string prefix, int target, Errors& errors)
     : prefix_(std::move(prefix)), target_(target), errors_(errors) {
-  std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail("cannot create a pipe: {}", std::strerror(errno));
-  reading_ = ends[0];
-  writing_ = ends[1];
-  fcntl(reading_, F_SETFL, O_NONBLOCK);
-}
-
-PrefixOutput::~PrefixOutput() {
-  close_writing_end();
-  if (reading_ >= 0) close(reading_);
-}
-
-void PrefixOutput::close_writing_end() {
-  if (writing_ >= 0) close(writing_);
-  writing_ = -1;
+  std::tie(reading_, writing_) = make_pipe();
+  fcntl(reading_.get(), F_SETFL, O_NONBLOCK);
 }
 
 int PrefixOutput::pass_on(int stop) {
   std::array<char, 16384> buffer;
-  for (int i = 0; i < kReadsPerCall && reading_ >= 0; ++i) {
-    const ssize_t count = read(reading_, buffer.data(), buffer.size());
+  for (int i = 0; i < kReadsPerCall && reading_; ++i) {
+    const ssize_t count = read(reading_.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count <= 0) {
-      close(reading_);
-      reading_ = -1;
+      reading_ = Descriptor();
       break;
     }
     pending_.append(buffer.data(), static_cast<size_t>(count));

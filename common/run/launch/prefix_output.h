@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 
+#include "common/io/descriptor.h"
+
 namespace lab {
 
 /// Writes all of the text, without a signal if SIGPIPE is blocked. Returns 0, or the error that
@@ -22,15 +24,12 @@ class PrefixOutput {
   /// that all ranks have in common, such as a damaged checkpoint, comes out once. Throws Error if
   /// no pipe can be made.
   PrefixOutput(std::string prefix, int target, Errors& errors);
-  ~PrefixOutput();
-  PrefixOutput(const PrefixOutput&) = delete;
-  PrefixOutput& operator=(const PrefixOutput&) = delete;
 
   /// For the process; close it once the process has it.
-  int writing_end() const { return writing_; }
-  void close_writing_end();
+  int writing_end() const { return writing_.get(); }
+  void close_writing_end() { writing_ = Descriptor(); }
   /// To poll; -1 once all of the output has arrived.
-  int reading_end() const { return reading_; }
+  int reading_end() const { return reading_.get(); }
 
   /// Passes on the complete lines that are there, at most a megabyte, without waiting for more.
   /// Returns what write_all does, and drops lines where it gives up.
@@ -44,8 +43,8 @@ class PrefixOutput {
   std::string prefix_;
   int target_;
   Errors& errors_;
-  int reading_ = -1;
-  int writing_ = -1;
+  Descriptor reading_;
+  Descriptor writing_;
   std::string pending_;
 };
 

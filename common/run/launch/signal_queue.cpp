@@ -15,8 +15,8 @@ SignalQueue::SignalQueue() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&signals, signal);
-  descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  require(descriptor_ >= 0, "cannot watch for signals: {}", std::strerror(errno));
+  descriptor_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  require(static_cast<bool>(descriptor_), "cannot watch for signals: {}", std::strerror(errno));
   pthread_sigmask(SIG_BLOCK, &signals, &before_);
 }
 
@@ -24,12 +24,11 @@ SignalQueue::~SignalQueue() {
   while (next()) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  close(descriptor_);
 }
 
 std::optional<int> SignalQueue::next() {
   signalfd_siginfo info = {};
-  while (read(descriptor_, &info, sizeof info) == sizeof info)
+  while (read(descriptor_.get(), &info, sizeof info) == sizeof info)
     if (info.ssi_signo != SIGPIPE) return static_cast<int>(info.ssi_signo);
   return std::nullopt;
 }

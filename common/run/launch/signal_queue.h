@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "common/io/descriptor.h"
 #include "common/run/launch/signal_thread.h"
 
 namespace lab {
@@ -21,13 +22,13 @@ class SignalQueue {
   SignalQueue& operator=(const SignalQueue&) = delete;
 
   /// To poll for signals.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   /// The next signal that has arrived, if any.
   std::optional<int> next();
 
  private:
   SignalThread::Rest rest_;  // until the signals are restored
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   sigset_t before_ = {};
 };
 
