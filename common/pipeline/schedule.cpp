@@ -2,32 +2,11 @@
 #include "common/pipeline/schedule.h"
 
 #include <algorithm>
+#include <array>
 
 #include "common/error.h"
 
 namespace lab {
-namespace {
-
-const char* prefix(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return "F";
-    case ActionKind::kBackward:
-      return "B";
-    case ActionKind::kRecvActivation:
-      return "<F";
-    case ActionKind::kSendActivation:
-      return ">F";
-    case ActionKind::kRecvGradient:
-      return "<B";
-    case ActionKind::kSendGradient:
-      return ">B";
-  }
-  return "?";
-}
-
-}  // namespace
-
 bool Schedule::has_messages() const {
   return std::ranges::any_of(stages, [](const ActionList& actions) {
     return std::ranges::any_of(actions, is_message, &Action::kind);
@@ -35,8 +14,10 @@ bool Schedule::has_messages() const {
 }
 
 std::string to_string(const Action& action) {
+  static constexpr std::array kPrefixes = {"F", "B", "<F", ">F", "<B", ">B"};
   const bool posted = action.posted && is_message(action.kind);
-  return fmt::format("{}{}{}", prefix(action.kind), action.microbatch, posted ? "*" : "");
+  return fmt::format("{}{}{}", kPrefixes.at(static_cast<size_t>(action.kind)), action.microbatch,
+                     posted ? "*" : "");
 }
 
 std::string to_text(const Schedule& schedule) {

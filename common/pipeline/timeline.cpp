@@ -2,6 +2,7 @@
 #include "common/pipeline/timeline.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lab {
 namespace {
@@ -13,25 +14,9 @@ const RankTimeline& at(const Timeline& timeline, int rank) {
 }  // namespace
 
 std::string_view span_name(SpanKind kind) {
-  switch (kind) {
-    case SpanKind::kForward:
-      return "forward";
-    case SpanKind::kBackward:
-      return "backward";
-    case SpanKind::kLoss:
-      return "loss";
-    case SpanKind::kOptimizer:
-      return "optimizer";
-    case SpanKind::kAdd:
-      return "add";
-    case SpanKind::kSend:
-      return "send";
-    case SpanKind::kRecv:
-      return "recv";
-    case SpanKind::kCollective:
-      return "collective";
-  }
-  return "unknown";
+  static constexpr std::array<std::string_view, kSpanKinds> kNames = {
+      "forward", "backward", "loss", "optimizer", "add", "send", "recv", "collective"};
+  return kNames.at(static_cast<size_t>(kind));
 }
 
 double makespan(const Timeline& timeline) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "common/io/markup.h"
 #include "common/run/metrics/loss_plot.h"
@@ -17,22 +18,21 @@ constexpr double kSize = 1000;
 constexpr size_t kManyDots = 60;  // more than these are drawn small
 
 struct Axes {
-  double x_low = 0;
-  double x_high = 1;
-  double y_high = 1;
+  double x_high = 0;
+  double y_high = 0;
 
-  double x(double value) const { return (value - x_low) / (x_high - x_low); }
+  double x(double value) const { return value / x_high; }
   double y(double value) const { return 1 - value / y_high; }
 };
 
 Axes axes_of(const LineChart& chart) {
-  Axes axes{.x_low = chart.least_x, .x_high = chart.least_x, .y_high = 0};
+  Axes axes;
   for (const ChartLine& line : chart.lines)
     for (const CurvePoint& point : line.points) {
       axes.x_high = std::max(axes.x_high, point.x);
       axes.y_high = std::max(axes.y_high, point.y * 1.05);
     }
-  if (axes.x_high <= axes.x_low) axes.x_high = axes.x_low + 1;
+  if (axes.x_high <= 0) axes.x_high = 1;
   if (axes.y_high <= 0) axes.y_high = 1;
   return axes;
 }
@@ -55,7 +55,7 @@ std::string grid(const Axes& axes, bool tall) {
     svg += fmt::format("<text x=\"0\" dx=\"-8\" y=\"{:.2f}%\" dy=\"4\" class=\"end\">{}</text>\n",
                        y, tick_text(tick));
   }
-  for (const double tick : round_ticks(axes.x_low, axes.x_high, 5)) {
+  for (const double tick : round_ticks(0, axes.x_high, 5)) {
     const double x = axes.x(tick);
     svg += fmt::format("<text x=\"{:.2f}%\" y=\"100%\" dy=\"18\" class=\"{}\">{}</text>\n", 100 * x,
                        anchor(x), tick_text(tick));
@@ -64,15 +64,8 @@ std::string grid(const Axes& axes, bool tall) {
 }
 
 const char* line_class(ChartLine::Style style) {
-  switch (style) {
-    case ChartLine::Style::kFaint:
-      return "faint-line";
-    case ChartLine::Style::kStrong:
-      return "strong-line";
-    case ChartLine::Style::kDots:
-      return "dotted-line";
-  }
-  return "";
+  static constexpr std::array kClasses = {"faint-line", "strong-line", "dotted-line"};
+  return kClasses.at(static_cast<size_t>(style));
 }
 
 std::string curve(const ChartLine& line, const Axes& axes) {

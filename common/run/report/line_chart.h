@@ -22,10 +22,9 @@ struct LineChart {
   std::string y_name = {};  // "nats per token"
   std::vector<ChartLine> lines = {};
   bool tall = false;
-  double least_x = 0;  // where the axis begins
 };
 
-/// A <figure>. The y axis begins at 0.
+/// A <figure>. Both axes begin at 0.
 std::string line_chart_html(const LineChart& chart);
 
 }  // namespace lab

@@ -15,24 +15,12 @@ namespace lab {
 namespace {
 
 SpanKind span_kind(OpKind kind) {
-  switch (kind) {
-    case OpKind::kForward:
-      return SpanKind::kForward;
-    case OpKind::kBackward:
-      return SpanKind::kBackward;
-    case OpKind::kLoss:
-      return SpanKind::kLoss;
-    case OpKind::kOptimizer:
-      return SpanKind::kOptimizer;
-    case OpKind::kAdd:
-      return SpanKind::kAdd;
-    case OpKind::kSend:
-      return SpanKind::kSend;
-    case OpKind::kRecv:
-      return SpanKind::kRecv;
-    default:
-      return SpanKind::kCollective;
-  }
+  if (is_collective(kind)) return SpanKind::kCollective;
+  if (is_message(kind)) return kind == OpKind::kSend ? SpanKind::kSend : SpanKind::kRecv;
+  // Computations have the same order in both.
+  static_assert(static_cast<int>(OpKind::kAdd) - static_cast<int>(OpKind::kForward) ==
+                static_cast<int>(SpanKind::kAdd));
+  return static_cast<SpanKind>(static_cast<int>(kind) - static_cast<int>(OpKind::kForward));
 }
 
 uint64_t members_of(const OpRecord& op, const std::vector<GroupRecord>& groups) {
