@@ -1,10 +1,9 @@
 // Whether each stage's list, taken alone, is complete and in order.
-#include "common/pipeline/completeness.h"
-
 #include <algorithm>
 #include <array>
 
 #include "common/error.h"
+#include "common/pipeline/execution.h"
 
 namespace lab {
 namespace {

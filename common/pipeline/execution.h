@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "common/pipeline/schedule.h"
@@ -10,6 +11,10 @@
 #include "common/pipeline/validate.h"
 
 namespace lab {
+
+/// What is wrong with a stage's list, taken alone, as in `validate`; empty if nothing is.
+/// `program`: it must have messages.
+std::string check_stage(const Schedule& schedule, int stage, bool program);
 
 /// Executes a schedule; each stage's list, taken alone, must be complete (check_stage). Stages
 /// depend on each other only through messages that they wait for one at a time, so the order in

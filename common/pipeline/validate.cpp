@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "common/error.h"
-#include "common/pipeline/completeness.h"
 #include "common/pipeline/execution.h"
 
 namespace lab {

@@ -15,6 +15,10 @@ std::string stories_section(const RunReport& report);
 std::string speed_section(const RunReport& report);
 /// One step: the grid next to theory, idle time, what ranks spent their time on.
 std::string step_section(const RunReport& report);
+/// Its grid, a <figure> that is as wide as the page, and scrolls if that is too narrow to read:
+/// what each rank did, above what theory predicts, by one clock. Of very many spans the shortest
+/// are left out, with a note. Theory begins with the first measured pass.
+std::string timeline_grid_html(const MeasuredStep& step);
 /// Bytes by link.
 std::string links_section(const RunReport& report);
 /// Memory of each rank by kind.

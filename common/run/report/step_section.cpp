@@ -8,7 +8,6 @@
 #include "common/pipeline/drawing/drawing.h"
 #include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
-#include "common/run/report/timeline_grid.h"
 #include "common/run/timeline/network_report.h"
 
 namespace lab {

@@ -1,6 +1,4 @@
 // The grid of a step: what each rank did, above what theory predicts.
-#include "common/run/report/timeline_grid.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "common/pipeline/drawing/drawing.h"
 #include "common/pipeline/standstill.h"
 #include "common/run/report/html_text.h"
+#include "common/run/report/report_sections.h"
 #include "common/run/timeline/network_report.h"
 
 namespace lab {
