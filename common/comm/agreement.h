@@ -1,10 +1,28 @@
 // What all ranks of a group decide, add up or learn together.
 #pragma once
 
-#include "common/comm/double_tensor.h"
+#include <cstring>
+#include <numeric>
+#include <vector>
+
 #include "common/comm/process_group.h"
+#include "common/tensor/tensor.h"
 
 namespace lab {
+
+/// A double as a message, since tensors hold floats: its bits as two of them, [2].
+inline Tensor as_tensor(double number) {
+  Tensor tensor = Tensor::empty({2});
+  std::memcpy(tensor.data(), &number, sizeof number);
+  return tensor;
+}
+
+/// The double whose bits begin at `floats`.
+inline double as_double(const float* floats) {
+  double number = 0.0;
+  std::memcpy(&number, floats, sizeof number);
+  return number;
+}
 
 /// Whether `mine` is true on every rank of the group; all get the same answer. An event that only
 /// one rank sees (Ctrl-C, a full disk) must not make it leave a loop in which others wait for it.
@@ -21,15 +39,22 @@ inline int largest(ProcessGroup& group, int mine) {
   return static_cast<int>(number.data()[0]);
 }
 
-/// The sum of all ranks' numbers, with the same bits on every rank: in double precision, added in
-/// the order of the ranks. One all_gather of 8 bytes; in a group of one rank, no message.
-inline double sum_over(ProcessGroup& group, double mine) {
-  if (group.size() == 1) return mine;
+/// All ranks' numbers, in their order, on every rank. One all_gather of 8 bytes.
+inline std::vector<double> all_numbers(ProcessGroup& group, double mine) {
   const Tensor all = Tensor::empty({group.size(), 2});
   group.all_gather(all, as_tensor(mine));
-  double sum = 0.0;
-  for (int rank = 0; rank < group.size(); ++rank) sum += as_double(all.data() + 2 * rank);
-  return sum;
+  std::vector<double> numbers;
+  for (int rank = 0; rank < group.size(); ++rank)
+    numbers.push_back(as_double(all.data() + 2 * rank));
+  return numbers;
+}
+
+/// The sum of all ranks' numbers, with the same bits on every rank: in double precision, added in
+/// the order of the ranks. In a group of one rank, no message.
+inline double sum_over(ProcessGroup& group, double mine) {
+  if (group.size() == 1) return mine;
+  const std::vector<double> all = all_numbers(group, mine);
+  return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 /// The number of the last stage, the last rank of `pipeline`, on every rank, to the last bit: for

@@ -5,14 +5,16 @@
 #include <exception>
 #include <new>
 
-#include "common/comm/double_tensor.h"
+#include "common/comm/agreement.h"
 #include "common/error.h"
 #include "common/io/json_file.h"
 
 namespace lab {
-namespace {
 
-using Json = nlohmann::json;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartFile, set, name, tensors, checksum)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartReport, files, written, error)
+
+namespace {
 
 constexpr int kTag = 0x7E87;  // not one that a training step would use
 
@@ -74,34 +76,10 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& te
   return texts;
 }
 
-std::string to_text(const PartReport& report) {
-  Json files = Json::array();
-  for (const PartFile& file : report.files) {
-    Json tensors = Json::array();
-    for (const auto& [name, shape] : file.tensors) tensors.push_back({name, shape});
-    files.push_back({{"set", file.set},
-                     {"name", file.name},
-                     {"tensors", tensors},
-                     {"checksum", file.checksum}});
-  }
-  const Json json = {{"files", files}, {"written", report.written}, {"error", report.error}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string to_text(const PartReport& report) { return dumped(report); }
 
 PartReport report_from(const std::string& text) {
-  const Json json = Json::parse(text);
-  PartReport report;
-  for (const Json& file : json.at("files")) {
-    PartFile& part = report.files.emplace_back();
-    file.at("set").get_to(part.set);
-    file.at("name").get_to(part.name);
-    file.at("checksum").get_to(part.checksum);
-    for (const Json& tensor : file.at("tensors"))
-      part.tensors.push_back({tensor.at(0).get<std::string>(), tensor.at(1).get<Shape>()});
-  }
-  json.at("written").get_to(report.written);
-  json.at("error").get_to(report.error);
-  return report;
+  return nlohmann::json::parse(text).get<PartReport>();
 }
 
 }  // namespace lab

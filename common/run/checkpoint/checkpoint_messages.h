@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/comm/process_group.h"
@@ -20,14 +21,10 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& te
 
 /// A file of tensors that a rank has written, or asks rank 0 to write.
 struct PartFile {
-  struct Entry {
-    std::string name;
-    Shape shape;
-  };
-  std::string set;   // "model" or "optimizer"
-  std::string name;  // of the file
-  std::vector<Entry> tensors;
-  uint64_t checksum = 0;  // once the file is written
+  std::string set;                                     // "model" or "optimizer"
+  std::string name;                                    // of the file
+  std::vector<std::pair<std::string, Shape>> tensors;  // names and shapes
+  uint64_t checksum = 0;                               // once the file is written
 };
 
 /// What a rank has done for a checkpoint.

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/comm/agreement.h"
-#include "common/comm/double_tensor.h"
 #include "common/io/files.h"
 #include "common/io/terminal.h"
 #include "common/pipeline/drawing/draw.h"
@@ -24,15 +23,6 @@ namespace {
 
 // Width of the grid: it fits into 80 columns with the launcher's prefix.
 constexpr int kWidth = 75;
-
-/// The values of all ranks, on every rank.
-std::vector<double> gather_activation_bytes(const LlamaStage& stage, ProcessGroup& world) {
-  const Tensor all = Tensor::empty({world.size(), 2});
-  world.all_gather(all, as_tensor(static_cast<double>(stage.peak_activation_bytes())));
-  std::vector<double> bytes;
-  for (int rank = 0; rank < world.size(); ++rank) bytes.push_back(as_double(all.data() + 2 * rank));
-  return bytes;
-}
 
 /// Whether all ranks of the job run on this machine, and there are more of them than cores.
 bool cores_are_short(Job& job) {
@@ -75,7 +65,7 @@ std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
   const int stages = schedule.stage_count();
   const std::string name = name_of(world.rank(), world.size(), stages, slices);
   StepTimeline step;
-  step.activation_bytes = gather_activation_bytes(stage, world);
+  step.activation_bytes = all_numbers(world, static_cast<double>(stage.peak_activation_bytes()));
   step.short_of_cores = cores_are_short(job);
   std::optional<Timeline> measured = gather_timeline(job, name, window);
   if (!measured) return std::nullopt;
