@@ -23,12 +23,13 @@ NLOHMANN_JSON_SERIALIZE_ENUM(OptimizerKind, {{OptimizerKind::kSgd, "sgd"},
 
 namespace {
 
-// Calls visit(name, field) for every value that a checkpoint stores. Not the cache: a checkpoint
-// may come from another machine, and must not say where this one writes.
+// Calls visit(name, field) for every value that a checkpoint stores, with the option as a third
+// argument if it is one that decides what a run computes: it cannot change halfway. Not the cache:
+// a checkpoint may come from another machine, and must not say where this one writes.
 template <typename Plan, typename Visit>
 void visit_stored(Plan& plan, const Visit& visit) {
   visit("steps", plan.steps);
-  visit("seed", plan.seed);
+  visit("seed", plan.seed, "--seed");
   visit("device", plan.device);
   visit("precision", plan.precision);
   visit("comm", plan.comm);
@@ -41,22 +42,22 @@ void visit_stored(Plan& plan, const Visit& visit) {
   visit("story_tokens", plan.story_tokens);
   visit("data", plan.data);
   visit("tokenizer", plan.tokenizer);
-  visit("batch", plan.batch);
-  visit("accumulate", plan.accumulate);
-  visit("learning_rate", plan.learning_rate);
-  visit("warmup", plan.warmup);
-  visit("schedule", plan.decay);
-  visit("optimizer", plan.optimizer);
-  visit("weight_decay", plan.weight_decay);
-  visit("clip", plan.clip);
+  visit("batch", plan.batch, "--batch");
+  visit("accumulate", plan.accumulate, "--accumulate");
+  visit("learning_rate", plan.learning_rate, "--lr");
+  visit("warmup", plan.warmup, "--warmup");
+  visit("schedule", plan.decay, "--decay");
+  visit("optimizer", plan.optimizer, "--optimizer");
+  visit("weight_decay", plan.weight_decay, "--weight-decay");
+  visit("clip", plan.clip, "--clip");
   visit("program", plan.program);
-  visit("dim", plan.model.dim);
-  visit("heads", plan.model.heads);
-  visit("kv_heads", plan.model.kv_heads);
-  visit("layers", plan.model.layers);
-  visit("hidden", plan.model.hidden_dim);
-  visit("context", plan.model.context);
-  visit("tied", plan.model.tied_head);
+  visit("dim", plan.model.dim, "--dim");
+  visit("heads", plan.model.heads, "--heads");
+  visit("kv_heads", plan.model.kv_heads, "--kv-heads");
+  visit("layers", plan.model.layers, "--layers");
+  visit("hidden", plan.model.hidden_dim, "--hidden");
+  visit("context", plan.model.context, "--context");
+  visit("tied", plan.model.tied_head, "--tied");
 }
 
 template <typename T>
@@ -150,14 +151,25 @@ void RunPlan::validate() const {
 
 nlohmann::json plan_to_json(const RunPlan& plan) {
   nlohmann::json json = nlohmann::json::object();
-  visit_stored(plan, [&](const char* name, const auto& field) { json[name] = field; });
+  visit_stored(plan, [&](const char* name, const auto& field, const char* = nullptr) {
+    json[name] = field;
+  });
   return json;
 }
 
 RunPlan plan_from_json(const nlohmann::json& json) {
   RunPlan plan = default_plan();
-  visit_stored(plan, [&](const char* name, auto& field) { read(json, name, field); });
+  visit_stored(
+      plan, [&](const char* name, auto& field, const char* = nullptr) { read(json, name, field); });
   return plan;
+}
+
+std::vector<std::pair<std::string, nlohmann::json>> fixed_values(const RunPlan& plan) {
+  std::vector<std::pair<std::string, nlohmann::json>> values;
+  visit_stored(plan, [&](const char*, const auto& field, const char* option = nullptr) {
+    if (option != nullptr) values.emplace_back(option, field);
+  });
+  return values;
 }
 
 }  // namespace lab

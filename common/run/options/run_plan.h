@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/model/config.h"
 #include "common/optim/schedule.h"
@@ -116,5 +118,8 @@ RunPlan default_plan();
 /// `from_json` throws nlohmann's exceptions, or Error for a number that does not fit.
 nlohmann::json plan_to_json(const RunPlan& plan);
 RunPlan plan_from_json(const nlohmann::json& json);
+
+/// What decides what a run computes, so that it cannot change halfway, by option: "--lr".
+std::vector<std::pair<std::string, nlohmann::json>> fixed_values(const RunPlan& plan);
 
 }  // namespace lab

@@ -20,26 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Options that decide what a run computes: they cannot change halfway.
-constexpr std::pair<const char*, const char*> kFixedOnResume[] = {
-    {"seed", "--seed"},
-    {"batch", "--batch"},
-    {"accumulate", "--accumulate"},
-    {"learning_rate", "--lr"},
-    {"warmup", "--warmup"},
-    {"schedule", "--decay"},
-    {"optimizer", "--optimizer"},
-    {"weight_decay", "--weight-decay"},
-    {"clip", "--clip"},
-    {"dim", "--dim"},
-    {"heads", "--heads"},
-    {"kv_heads", "--kv-heads"},
-    {"layers", "--layers"},
-    {"hidden", "--hidden"},
-    {"context", "--context"},
-    {"tied", "--tied"},
-};
-
 void add_run_options(CommandLine& line, RunPlan& plan, const ProgramInfo& info) {
   line.group("Run");
   line.add("--steps", plan.steps, "N", "optimizer steps").shows_default();
@@ -186,9 +166,10 @@ RunPlan updated(const RunPlan& stored, const fs::path& out, std::vector<const ch
           "{} {} contradicts the run in {}, which has {}; leave the option out or start a new run",
           option, text(has), out.string(), text(had)));
   };
-  const nlohmann::json before = plan_to_json(stored);
-  const nlohmann::json after = plan_to_json(plan);
-  for (const auto& [key, option] : kFixedOnResume) check(option, before[key], after[key]);
+  const auto before = fixed_values(stored);
+  const auto after = fixed_values(plan);
+  for (size_t i = 0; i < after.size(); ++i)
+    check(after[i].first, before[i].second, after[i].second);
   for (const auto& [name, value] : reading.kept)
     if (stored.program.contains(name)) check(name, stored.program.at(name), value);
   return plan;
@@ -196,17 +177,16 @@ RunPlan updated(const RunPlan& stored, const fs::path& out, std::vector<const ch
 
 // File of options and checkpoint describe the whole mesh, including what was not given.
 void describe_mesh(RunPlan& plan) {
-  for (const auto& [name, value] :
-       {std::pair{"dp", plan.dp}, std::pair{"pp", plan.pp}, std::pair{"tp", plan.tp},
-        std::pair{"microbatches", plan.microbatches}}) {
+  for (const auto& [name, value] : {std::pair{"dp", plan.dp},
+                                    {"pp", plan.pp},
+                                    {"tp", plan.tp},
+                                    {"microbatches", plan.microbatches}}) {
     if (name == std::string("tp") && plan.division == Division::kMesh) continue;
-    const std::string line = fmt::format("{}=", name);
-    if (plan.config_file.find("\n" + line) == std::string::npos)
-      plan.config_file += fmt::format("{}{}\n", line, value);
+    if (plan.config_file.find(fmt::format("\n{}=", name)) == std::string::npos)
+      plan.config_file += fmt::format("{}={}\n", name, value);
+    if (name != std::string("microbatches"))
+      plan.program[fmt::format("--{}", name)] = std::to_string(value);
   }
-  plan.program["--dp"] = fmt::format("{}", plan.dp);
-  plan.program["--pp"] = fmt::format("{}", plan.pp);
-  if (plan.division != Division::kMesh) plan.program["--tp"] = fmt::format("{}", plan.tp);
 }
 
 }  // namespace
