@@ -101,7 +101,7 @@ void print_sample(const std::filesystem::path& folder, int64_t step, const Token
 void write_run_report(const std::filesystem::path& folder, const std::optional<StepTimeline>& step,
                       const RunFacts& facts) {
   if (!step && !lacks_report(folder)) return;
-  if (step) write_timeline(*step, folder);
+  if (step) write_timeline(step->measured, folder);
   RunReport report;
   report.title = std::filesystem::absolute(folder).filename().string();
   report.subtitle = subtitle(facts.plan);

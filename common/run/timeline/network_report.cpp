@@ -48,40 +48,47 @@ Timeline with_network_rows(const Timeline& timeline) {
   return result;
 }
 
-NetworkTimes network_times(const Timeline& timeline) {
-  NetworkTimes times;
+std::string describe_network(const Timeline& timeline) {
+  double exposed = 0;
+  double travelling = 0;
   for (const RankTimeline& rank : timeline.ranks) {
-    times.exposed = std::max(times.exposed, time_in_collectives(rank.spans));
-    times.travelling = std::max(times.travelling, time_in_collectives(rank.messages));
+    exposed = std::max(exposed, time_in_collectives(rank.spans));
+    travelling = std::max(travelling, time_in_collectives(rank.messages));
   }
-  return times;
+  return fmt::format("exposed     {} on the rank that waited longest; messages travelled for {}\n",
+                     format_time(exposed, timeline.unit), format_time(travelling, timeline.unit));
 }
 
-std::string describe_network(const Timeline& timeline) {
-  const NetworkTimes times = network_times(timeline);
-  return fmt::format("exposed     {} on the rank that waited longest; messages travelled for {}\n",
-                     format_time(times.exposed, timeline.unit),
-                     format_time(times.travelling, timeline.unit));
+void write_timeline(const Timeline& timeline, const std::filesystem::path& folder) {
+  write_file(folder / "timeline.svg",
+             draw_svg(with_network_rows(timeline), "One training step, as measured"));
+  write_file(folder / "trace.json", chrome_trace(timeline));
+}
+
+void print_grid(const Timeline& timeline, const std::string& title) {
+  fmt::print("\n{}\n{}", title,
+             draw_grid(with_network_rows(timeline),
+                       {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
+}
+
+void print_files(const std::filesystem::path& folder) {
+  fmt::print(
+      "timeline    {0}/timeline.svg\ntrace       {0}/trace.json (ui.perfetto.dev opens it)\n",
+      display_path(folder));
 }
 
 void print_network_timeline(const Timeline& timeline, const std::string& title) {
-  fmt::print("\n{}\n{}{}", title,
-             draw_grid(with_network_rows(timeline),
-                       {.color = wants_color(STDOUT_FILENO), .width = kWidth}),
-             describe_network(timeline));
+  print_grid(timeline, title);
+  fmt::print("{}", describe_network(timeline));
 }
 
 void show_network_timeline(Job& job, const TimeWindow& window,
                            const std::filesystem::path& folder) {
   const auto timeline = gather_timeline(job, fmt::format("rank {}", job.world().rank()), window);
   if (!timeline) return;
-  const Timeline rows = with_network_rows(*timeline);
-  write_file(folder / "timeline.svg", draw_svg(rows, "One training step, as measured"));
-  write_file(folder / "trace.json", chrome_trace(*timeline));
+  write_timeline(*timeline, folder);
   print_network_timeline(*timeline, "The last step, as measured:");
-  fmt::print(
-      "timeline    {0}/timeline.svg\ntrace       {0}/trace.json (ui.perfetto.dev opens it)\n",
-      display_path(folder));
+  print_files(folder);
 }
 
 }  // namespace lab

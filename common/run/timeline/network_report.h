@@ -18,20 +18,21 @@ bool has_network(const Timeline& timeline);
 Timeline with_network_rows(const Timeline& timeline);
 
 /// How long the ranks wait in collectives, and how long collectives travel, in the longest case of
-/// a rank: what is exposed, and of how much.
-struct NetworkTimes {
-  double exposed = 0;
-  double travelling = 0;
-};
-NetworkTimes network_times(const Timeline& timeline);
-/// In a line: "exposed     12 ms on ...".
+/// a rank: what is exposed, and of how much. "exposed     12 ms on ...".
 std::string describe_network(const Timeline& timeline);
+
+/// Writes `folder`/timeline.svg and `folder`/trace.json (for ui.perfetto.dev).
+void write_timeline(const Timeline& timeline, const std::filesystem::path& folder);
+/// Says where they are.
+void print_files(const std::filesystem::path& folder);
+/// Draws a step on the terminal, in colour if it has any. `title`: the line above the grid.
+void print_grid(const Timeline& timeline, const std::string& title);
 
 /// Prints the step in `window` as a grid, with the times above, and writes timeline.svg and
 /// trace.json to `folder`. All ranks call it; rank 0 prints and writes.
 void show_network_timeline(Job& job, const TimeWindow& window, const std::filesystem::path& folder);
 
-/// The same on the terminal only. `title`: the line above the grid.
+/// The same on the terminal only.
 void print_network_timeline(const Timeline& timeline, const std::string& title);
 
 }  // namespace lab

@@ -1,7 +1,6 @@
 #include "common/run/timeline/timeline_report.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -10,19 +9,12 @@
 #include <vector>
 
 #include "common/comm/agreement.h"
-#include "common/io/files.h"
-#include "common/io/terminal.h"
-#include "common/pipeline/drawing/draw.h"
 #include "common/pipeline/simulate.h"
 #include "common/pipeline/step_timing.h"
-#include "common/run/checkpoint/run_folder.h"
 #include "common/run/timeline/network_report.h"
 
 namespace lab {
 namespace {
-
-// Width of the grid: it fits into 80 columns with the launcher's prefix.
-constexpr int kWidth = 75;
 
 /// Whether all ranks of the job run on this machine, and there are more of them than cores.
 bool cores_are_short(Job& job) {
@@ -75,16 +67,8 @@ std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
   return step;
 }
 
-void write_timeline(const StepTimeline& step, const std::filesystem::path& folder) {
-  write_file(folder / "timeline.svg",
-             draw_svg(with_network_rows(step.measured), "One training step, as measured"));
-  write_file(folder / "trace.json", chrome_trace(step.measured));
-}
-
 void print_timeline(const StepTimeline& step, const std::filesystem::path& folder) {
-  fmt::print("\nThe last step, as measured:\n{}",
-             draw_grid(with_network_rows(step.measured),
-                       {.color = wants_color(STDOUT_FILENO), .width = kWidth}));
+  print_grid(step.measured, "The last step, as measured:");
   fmt::print(
       "idle        {:.0f} % measured; {:.0f} % by the schedule, with passes as long as these; "
       "{:.0f} % with GPipe or 1F1B on equal stages\n",
@@ -99,16 +83,14 @@ void print_timeline(const StepTimeline& step, const std::filesystem::path& folde
         "note: {} ranks share {} cores: a pass takes longer while others compute. Believe the "
         "order, not the speed\n",
         step.measured.rank_count(), std::thread::hardware_concurrency());
-  fmt::print(
-      "timeline    {0}/timeline.svg\ntrace       {0}/trace.json (ui.perfetto.dev opens it)\n",
-      display_path(folder));
+  print_files(folder);
 }
 
 void show_timeline(Job& job, const LlamaStage& stage, const TimeWindow& window,
                    const Schedule& schedule, const std::filesystem::path& folder) {
   const std::optional<StepTimeline> step = measured_step(job, stage, window, schedule);
   if (!step) return;
-  write_timeline(*step, folder);
+  write_timeline(step->measured, folder);
   print_timeline(*step, folder);
 }
 

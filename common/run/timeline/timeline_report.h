@@ -30,9 +30,6 @@ std::optional<StepTimeline> measured_step(Job& job, const LlamaStage& stage,
                                           const TimeWindow& window, const Schedule& schedule,
                                           int slices = 1);
 
-/// Writes `folder`/timeline.svg and `folder`/trace.json (for ui.perfetto.dev).
-void write_timeline(const StepTimeline& step, const std::filesystem::path& folder);
-
 /// Prints the grid (in colour on a terminal), measured and theoretical idle time and the memory for
 /// activations. `folder`: where write_timeline has written its files.
 void print_timeline(const StepTimeline& step, const std::filesystem::path& folder);
