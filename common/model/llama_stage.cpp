@@ -7,7 +7,8 @@
 
 #include "common/error.h"
 #include "common/model/llama_stage_impl.h"
-#include "common/model/whole_passes.h"
+#include "common/model/slice.h"
+#include "common/model/stage_passes.h"
 #include "common/ops/ops.h"
 #include "common/ops/precision.h"
 #include "common/tensor/memory_account.h"
@@ -84,7 +85,7 @@ LlamaStage::Impl::Impl(const LlamaConfig& model, const StageSpan& layers, Device
       span(layers),
       tensor_slice(slice),
       has_whole_layers(stage_passes == nullptr),
-      passes(has_whole_layers ? std::make_shared<WholePasses>(scratch) : std::move(stage_passes)),
+      passes(has_whole_layers ? whole_passes(scratch) : std::move(stage_passes)),
       device(where),
       seed(initial),
       weights(model, layers, where, initial, slice, whose) {

@@ -8,7 +8,7 @@
 
 #include "common/model/layer.h"
 #include "common/model/llama_stage.h"
-#include "common/model/slice.h"
+#include "common/model/stage_passes.h"
 #include "common/model/weights.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/device_tokens.h"

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "common/model/stage_passes.h"
 #include "labs/10_tensor_parallel/tensor_parallel.h"
 
 namespace lab10 {

@@ -8,6 +8,7 @@
 
 #include "common/io/safetensors.h"
 #include "common/model/slice.h"
+#include "common/model/stage_passes.h"
 #include "common/ops/ops.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "tests/unit/checkpoint_parts_run.h"

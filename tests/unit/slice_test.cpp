@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "common/model/llama_stage.h"
+#include "common/model/weights.h"
 #include "tests/unit/error_of.h"
 
 namespace lab {
