@@ -11,6 +11,7 @@
 #include "common/io/safetensors.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/config_json.h"
+#include "tests/unit/error_of.h"
 #include "tests/unit/file_size_limit.h"
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
@@ -52,17 +53,6 @@ class CheckpointTest : public testing::Test {
     const std::string tokenizer("bytes\0of it", 11);  // with the zero
     return save_checkpoint(run_, state, trained.model.config(),
                            saved_tensors(trained.model, trained.adam), {tokenizer, 1, 2});
-  }
-
-  // The message of the Error that `body` throws; "" if it throws none.
-  template <typename Body>
-  static std::string error_of(const Body& body) {
-    try {
-      body();
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
   }
 
   static std::string load_error(const fs::path& folder) {

@@ -11,12 +11,14 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/error.h"
+#include "tests/unit/error_of.h"
+#include "tests/unit/raw_files.h"
+#include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
@@ -25,18 +27,6 @@ namespace fs = std::filesystem;
 
 class FilesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / fmt::format("files_test-{}", getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  static std::string read(const fs::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
-
   /// Names in the folder, sorted.
   std::vector<std::string> listing() const {
     std::vector<std::string> names;
@@ -46,18 +36,8 @@ class FilesTest : public testing::Test {
     return names;
   }
 
-  /// The message of the Error that `action` throws; empty if it throws none.
-  template <typename Action>
-  static std::string error_of(const Action& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
-
-  fs::path folder_;
+  TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(FilesTest, CommitMakesTheFileAppear) {
@@ -68,7 +48,7 @@ TEST_F(FilesTest, CommitMakesTheFileAppear) {
   EXPECT_EQ(file.size(), 11);
   EXPECT_FALSE(fs::exists(target)) << "the target must not exist before commit";
   file.commit();
-  EXPECT_EQ(read(target), "hello world");
+  EXPECT_EQ(read_all(target), "hello world");
 }
 
 TEST_F(FilesTest, WithoutCommitTheTargetStaysAndNothingIsLeftBehind) {
@@ -78,7 +58,7 @@ TEST_F(FilesTest, WithoutCommitTheTargetStaysAndNothingIsLeftBehind) {
     AtomicFile file(target);
     file.write("half-written");
   }
-  EXPECT_EQ(read(target), "old");
+  EXPECT_EQ(read_all(target), "old");
   EXPECT_EQ(listing(), std::vector<std::string>{"file"});
 }
 
@@ -86,7 +66,7 @@ TEST_F(FilesTest, ReplacesAnExistingFile) {
   const fs::path target = folder_ / "file";
   write_file(target, "a long first version");
   write_file(target, "short");
-  EXPECT_EQ(read(target), "short");
+  EXPECT_EQ(read_all(target), "short");
   EXPECT_EQ(listing(), std::vector<std::string>{"file"});
 }
 
@@ -95,7 +75,7 @@ TEST_F(FilesTest, TargetInTheCurrentFolder) {
   fs::current_path(folder_);
   write_file("plain-name", "text");
   fs::current_path(before);
-  EXPECT_EQ(read(folder_ / "plain-name"), "text");
+  EXPECT_EQ(read_all(folder_ / "plain-name"), "text");
 }
 
 TEST_F(FilesTest, OverwriteChangesBytesInPlace) {
@@ -108,7 +88,7 @@ TEST_F(FilesTest, OverwriteChangesBytesInPlace) {
   EXPECT_THROW(file.overwrite(10, std::as_bytes(std::span(head))), Error) << "beyond the end";
   EXPECT_THROW(file.overwrite(-1, std::as_bytes(std::span(head))), Error);
   file.commit();
-  EXPECT_EQ(read(target), "HEADrest more");
+  EXPECT_EQ(read_all(target), "HEADrest more");
 }
 
 TEST_F(FilesTest, WritingAfterCommitIsAnError) {
@@ -116,7 +96,7 @@ TEST_F(FilesTest, WritingAfterCommitIsAnError) {
   file.commit();
   EXPECT_THROW(file.write("late"), Error);
   EXPECT_THROW(file.commit(), Error);
-  EXPECT_EQ(read(folder_ / "file"), "");
+  EXPECT_EQ(read_all(folder_ / "file"), "");
 }
 
 TEST_F(FilesTest, PermissionsFollowTheUmask) {
@@ -141,7 +121,7 @@ TEST_F(FilesTest, ThreadsWritingTheSameTargetNeverMix) {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  const std::string text = read(target);
+  const std::string text = read_all(target);
   EXPECT_EQ(text, std::string(5000, text.at(0)));
   EXPECT_EQ(listing(), std::vector<std::string>{"file"});
 }
@@ -159,7 +139,7 @@ TEST_F(FilesTest, AKilledProcessLeavesTheTargetAsItWas) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(read(target), "old");
+  EXPECT_EQ(read_all(target), "old");
 }
 
 TEST_F(FilesTest, AFailedWriteThrowsAndLeavesTheTargetAsItWas) {
@@ -176,7 +156,7 @@ TEST_F(FilesTest, AFailedWriteThrowsAndLeavesTheTargetAsItWas) {
   setrlimit(RLIMIT_FSIZE, &limit);
   signal(SIGXFSZ, handler);
   EXPECT_NE(message.find(target.string()), std::string::npos) << message;
-  EXPECT_EQ(read(target), "old");
+  EXPECT_EQ(read_all(target), "old");
   EXPECT_EQ(listing(), std::vector<std::string>{"file"});
 }
 

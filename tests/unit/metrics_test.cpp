@@ -10,6 +10,7 @@
 #include "common/run/metrics/loss_plot.h"
 #include "common/run/metrics/progress.h"
 #include "tests/unit/file_size_limit.h"
+#include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
 namespace lab {
@@ -26,10 +27,7 @@ StepRecord record_of(int64_t step) {
 
 class MetricsTest : public testing::Test {
  protected:
-  std::string text() const {
-    std::ifstream in(path_);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string text() const { return read_all(path_); }
 
   TempFolder folder_;
   std::filesystem::path path_ = folder_.path() / "metrics.jsonl";

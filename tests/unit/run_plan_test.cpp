@@ -200,12 +200,7 @@ class RunFolderTest : public testing::Test {
   // Parses with --out and returns the message of the Error, "" if there is none.
   std::string error_with_out(std::vector<const char*> more = {}) {
     more.insert(more.end(), {"--out", out_.c_str()});
-    try {
-      parse(more);
-      return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
+    return lab::error_of([&] { parse(more); });
   }
 
   // A checkpoint that has nothing but the state of training.

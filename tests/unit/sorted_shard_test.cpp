@@ -1,9 +1,7 @@
 // Tests of common/data/sorted_shard.h: the sequences of each rank if shards differ.
 #include "common/data/sorted_shard.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +10,7 @@
 
 #include "common/data/tokenizer.h"
 #include "common/io/files.h"
+#include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
@@ -53,8 +52,8 @@ TEST(SortedShardTest, ShardsAreDisjointAndEquallyLongInEveryEpoch) {
 }
 
 TEST(MeanTokensTest, CapitalsHaveLargerNumbersThanWords) {
-  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("sorted_shard-{}", getpid());
-  fs::create_directories(folder);
+  const TempFolder temporary;
+  const fs::path& folder = temporary.path();
   std::string text;
   for (int i = 0; i < 20; ++i) text += "One day the little girl was happy.\n<|endoftext|>\n";
   for (int i = 0; i < 20; ++i) text += "ONE DAY THE LITTLE GIRL WAS HAPPY.\n<|endoftext|>\n";
@@ -69,7 +68,6 @@ TEST(MeanTokensTest, CapitalsHaveLargerNumbersThanWords) {
   double sum = 0;
   for (const int32_t token : data.batch(Split::kTrain, {&first, 1}, kLength).tokens) sum += token;
   EXPECT_DOUBLE_EQ(means.front(), sum / kLength);
-  fs::remove_all(folder);
 }
 
 }  // namespace

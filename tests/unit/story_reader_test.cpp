@@ -2,7 +2,6 @@
 #include "common/data/story_reader.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,8 @@
 
 #include "common/error.h"
 #include "common/io/utf8.h"
+#include "tests/unit/error_of.h"
+#include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
@@ -20,12 +21,6 @@ using Stories = std::vector<std::string>;
 
 class StoryReaderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / fmt::format("story_reader_test-{}", getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   Stories read(std::string_view text) const {
     const fs::path corpus = folder_ / "corpus.txt";
     std::ofstream(corpus, std::ios::binary) << text;
@@ -40,16 +35,12 @@ class StoryReaderTest : public testing::Test {
   }
 
   /// The message of the Error that reading `text` gives; empty if it gives none.
-  std::string error_of(std::string_view text) const {
-    try {
-      read(text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+  std::string error_in(std::string_view text) const {
+    return error_of([&] { read(text); });
   }
 
-  fs::path folder_;
+  TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 TEST_F(StoryReaderTest, StoriesAreClosedByMarkers) {
@@ -116,19 +107,19 @@ TEST_F(StoryReaderTest, ManyStoriesOverManyBlocks) {
 TEST_F(StoryReaderTest, InvalidTextNamesTheLine) {
   for (const std::string bad : {"\xFF", "\x80", "\xC0\xAF", "\xE0\x9F\xBF", "\xED\xA0\x80",
                                 "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xE2\x82", "\xC3"}) {
-    const std::string message = error_of("fine\nfine\nab" + bad + "\nfine\n<|endoftext|>\n");
+    const std::string message = error_in("fine\nfine\nab" + bad + "\nfine\n<|endoftext|>\n");
     EXPECT_NE(message.find("line 3"), std::string::npos) << message;
     EXPECT_NE(message.find("byte 3"), std::string::npos) << message;
     EXPECT_NE(message.find("corpus.txt"), std::string::npos) << message;
   }
-  EXPECT_NE(error_of(std::string("fine\nU\0T\0F\0", 11)).find("line 2"), std::string::npos);
+  EXPECT_NE(error_in(std::string("fine\nU\0T\0F\0", 11)).find("line 2"), std::string::npos);
 }
 
 TEST_F(StoryReaderTest, TruncationInsideACharacterIsSaid) {
   const std::string text = "fine\n\U0001F600";
-  EXPECT_EQ(error_of(text), "");
+  EXPECT_EQ(error_in(text), "");
   for (size_t cut = 1; cut < 4; ++cut) {
-    const std::string message = error_of(text.substr(0, text.size() - cut));
+    const std::string message = error_in(text.substr(0, text.size() - cut));
     EXPECT_NE(message.find("middle of a character"), std::string::npos) << message;
     EXPECT_NE(message.find("line 2"), std::string::npos) << message;
   }
@@ -137,20 +128,16 @@ TEST_F(StoryReaderTest, TruncationInsideACharacterIsSaid) {
 TEST_F(StoryReaderTest, AFileWithoutMarkersIsNotReadIntoMemory) {
   std::string two_lines(17 << 20, 'x');
   two_lines[5 << 20] = '\n';
-  const std::string lines = error_of(two_lines);
+  const std::string lines = error_in(two_lines);
   EXPECT_NE(lines.find("16 MiB"), std::string::npos) << lines;
-  const std::string one_line = error_of(std::string(18 << 20, 'x'));
+  const std::string one_line = error_in(std::string(18 << 20, 'x'));
   EXPECT_NE(one_line.find("16 MiB"), std::string::npos) << one_line;
 }
 
 TEST_F(StoryReaderTest, MissingFileAndFolderAreNamed) {
   for (const fs::path& path : {folder_ / "missing", folder_}) {
-    try {
-      StoryReader reader(path);
-      ADD_FAILURE() << "opened " << path;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
-    }
+    const std::string error = error_of([&] { StoryReader reader(path); });
+    EXPECT_TRUE(contains(error, path.string())) << path << ": " << error;
   }
 }
 

@@ -2,7 +2,6 @@
 #include "common/data/token_dataset.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -14,6 +13,8 @@
 #include "common/data/token_cache.h"
 #include "common/error.h"
 #include "common/io/files.h"
+#include "tests/unit/error_of.h"
+#include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
@@ -25,14 +26,6 @@ const fs::path kShippedModel =
 
 class TokenDatasetTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / fmt::format("token_dataset_test-{}", getpid());
-    fs::create_directories(folder_);
-    corpus_ = folder_ / "corpus.txt";
-    cache_ = folder_ / "cache";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static std::string story(int number) {
     return fmt::format("Story {}.\nTom saw {} caf\u00E9s.", number, number * 7);
   }
@@ -69,20 +62,11 @@ class TokenDatasetTest : public testing::Test {
     return files;
   }
 
-  template <typename Action>
-  static std::string error_of(const Action& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  }
-
   Tokenizer tokenizer_{kShippedModel};
-  fs::path folder_;
-  fs::path corpus_;
-  fs::path cache_;
+  TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const fs::path corpus_ = folder_ / "corpus.txt";
+  const fs::path cache_ = folder_ / "cache";
 };
 
 TEST_F(TokenDatasetTest, TheLastTwentiethOfTheBytesIsHeldOut) {

@@ -2,7 +2,6 @@
 #include "common/data/tokenizer.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -16,6 +15,8 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/io/utf8.h"
+#include "tests/unit/error_of.h"
+#include "tests/unit/temp_folder.h"
 
 namespace lab {
 namespace {
@@ -27,18 +28,12 @@ const fs::path kShippedModel =
 
 class TokenizerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / fmt::format("tokenizer_test-{}", getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   /// Loads a file with these bytes; the message of the Error, or "" if it loads. What loads must
   /// also encode and decode without a crash.
   std::string load_error(std::string_view bytes) const {
     const fs::path path = folder_ / "some.model";
     std::ofstream(path, std::ios::binary) << bytes;  // many times, so without a sync
-    try {
+    const std::string error = error_of([&] {
       const Tokenizer tokenizer(path);
       const std::vector<int32_t> tokens =
           tokenizer.encode("ab \u00E9 Once upon a time\n\u3300 \U0001F600 <s>");
@@ -47,15 +42,13 @@ class TokenizerTest : public testing::Test {
         EXPECT_LT(token, tokenizer.vocab_size());
       }
       tokenizer.decode(tokens);
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      EXPECT_NE(message.find("some.model"), std::string::npos) << message;
-      return message;
-    }
-    return "";
+    });
+    EXPECT_TRUE(error.empty() || contains(error, "some.model")) << error;
+    return error;
   }
 
-  fs::path folder_;
+  TempFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 std::string random_text(std::mt19937_64& random, size_t characters) {
@@ -218,12 +211,8 @@ TEST_F(TokenizerTest, FlippedBitsNeverCrash) {
 }
 
 TEST_F(TokenizerTest, MissingFileIsNamed) {
-  try {
-    Tokenizer tokenizer(folder_ / "missing.model");
-    ADD_FAILURE() << "opened";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("missing.model"), std::string::npos) << error.what();
-  }
+  const std::string error = error_of([&] { Tokenizer tokenizer(folder_ / "missing.model"); });
+  EXPECT_TRUE(contains(error, "missing.model")) << error;
   EXPECT_THROW(Tokenizer{folder_}, Error);
 }
 

@@ -13,6 +13,8 @@
 #include "common/run/training/settle_plan.h"
 #include "common/run/training/validation.h"
 #include "labs/01_single_gpu/single_gpu.h"
+#include "tests/unit/error_of.h"
+#include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
 namespace lab {
@@ -75,10 +77,7 @@ class TrainingRunTest : public testing::Test {
     return run.exit_code();
   }
 
-  std::string read(const fs::path& file) const {
-    std::ifstream in(folder_.path() / file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
+  std::string read(const fs::path& file) const { return read_all(folder_.path() / file); }
 
   TempFolder folder_;
   fs::path folder_to_remove_;
@@ -126,14 +125,9 @@ TEST_F(TrainingRunTest, WritesWhatItPromises) {
 }
 
 TEST_F(TrainingRunTest, DivergenceIsReportedAndNothingIsOverwritten) {
-  try {
-    train(new_run("run"), kNever, /*break_at=*/7);
-    FAIL() << "trained on with infinite weights";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("step 7: training has diverged"), std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string(error.what()).find("lower --lr"), std::string::npos);
-  }
+  const auto error = error_of([&] { train(new_run("run"), kNever, /*break_at=*/7); });
+  EXPECT_TRUE(contains(error, "step 7: training has diverged")) << error;
+  EXPECT_TRUE(contains(error, "lower --lr")) << error;
   const auto checkpoints = list_checkpoints(folder_.path() / "run");
   ASSERT_EQ(checkpoints.size(), 1U);
   EXPECT_EQ(checkpoints[0].filename(), "checkpoint-000004");
@@ -151,12 +145,8 @@ TEST_F(TrainingRunTest, AFolderThatIsRemovedEndsTheRun) {
 TEST_F(TrainingRunTest, OtherDataIsRefusedOnResume) {
   EXPECT_EQ(train(new_run("run"), /*interrupt_at=*/2), 130);
   std::ofstream(folder_.path() / "stories.txt", std::ios::app) << "A new story.\n";
-  try {
-    train(options_for("run", {"--resume"}));
-    FAIL() << "trained on with another corpus";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("another corpus"), std::string::npos) << error.what();
-  }
+  const auto error = error_of([&] { train(options_for("run", {"--resume"})); });
+  EXPECT_TRUE(contains(error, "another corpus")) << error;
 }
 
 TEST_F(TrainingRunTest, ARunThatWasKilledAfterItsLastCheckpointIsFinished) {
