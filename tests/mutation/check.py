@@ -5,6 +5,8 @@ Every mutant that mutate.py makes must lose points, or be explained: tests/labs/
 has a line "ID: why no test can or need tell it from the solution" for each. An explanation of a mutant
 that is killed, or that does not exist any more, is an error, so that the file stays true.
 
+BUILD_FOLDER/mutation/NN_name/messages/ID.txt has what the tests say about a mutant.
+
 usage: check.py NN_name BUILD_FOLDER [--only FUNCTION] [--jobs N]
 """
 
@@ -33,15 +35,16 @@ def explanations(lab: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def is_killed(verdict: Path, implementation: Path) -> bool:
+def is_killed(verdict: Path, implementation: Path, output: Path) -> bool:
     """Whether a task fails. Not graded counts as killed only if it is so twice."""
     command = [verdict, "--implementation", implementation, "--gtest_fail_fast"]
     for _ in range(2):
         try:
-            code = subprocess.run(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=DEADLINE_S, preexec_fn=limit_memory,
-            ).returncode
+            with output.open("w") as file:
+                code = subprocess.run(
+                    command, stdout=file, stderr=subprocess.STDOUT, timeout=DEADLINE_S,
+                    preexec_fn=limit_memory,
+                ).returncode
         except subprocess.TimeoutExpired:
             return True
         if code in (0, 1):
@@ -63,7 +66,9 @@ def main() -> int:
     folder = options.build / "mutation" / lab
     sources = folder / "sources"
     objects = folder / "objects"
-    for old in sources.glob("*.cpp"):
+    messages = folder / "messages"
+    messages.mkdir(parents=True, exist_ok=True)
+    for old in [*sources.glob("*.cpp"), *messages.glob("*.txt")]:
         old.unlink()
     only = ["--only", options.only] if options.only else []
     made = subprocess.run(
@@ -81,27 +86,32 @@ def main() -> int:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
     verdict = options.build / "bin" / f"lab{number}_verdict"
-    built = [m for m in mutants if (objects / m["file"]).with_suffix(".so").exists()]
-    survivors = []
+    implementation = lambda m: (objects / m["file"]).with_suffix(".so")  # noqa: E731
+    built = [m for m in mutants if implementation(m).exists()]
+    known = explanations(lab)
+    survivors = set()
+    unexplained = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        killed = pool.map(lambda m: is_killed(verdict, (objects / m["file"]).with_suffix(".so")), built)
+        killed = pool.map(
+            lambda m: is_killed(verdict, implementation(m), messages / f"{m['id']}.txt"), built)
         for done, (mutant, dead) in enumerate(zip(built, killed), 1):
             print(f"\r{done} of {len(built)}", end="", file=sys.stderr, flush=True)
-            if not dead:
-                survivors.append(mutant)
+            if dead:
+                continue
+            survivors.add(mutant["id"])
+            if mutant["id"] not in known:
+                unexplained += 1
+                print(file=sys.stderr, flush=True)  # ends the line of the count
+                print(f"{mutant['id']}  (line {mutant['line']})\n  {mutant['what']}")
+                print(f"  - {mutant['before'].strip()}\n  + {mutant['after'].strip()}", flush=True)
     print(file=sys.stderr)
 
-    known = explanations(lab)
-    unexplained = [m for m in survivors if m["id"] not in known]
-    for mutant in unexplained:
-        print(f"{mutant['id']}  (line {mutant['line']})\n  {mutant['what']}")
-        print(f"  - {mutant['before'].strip()}\n  + {mutant['after'].strip()}")
-    stale = [] if options.only else sorted(set(known) - {m["id"] for m in survivors})
+    stale = [] if options.only else sorted(set(known) - survivors)
     for identifier in stale:
         print(f"{identifier}: explained in survivors.txt, but it does not survive")
-    good = len(built) - len(unexplained)
+    good = len(built) - unexplained
     print(f"lab {number}: {len(built)} mutants, {len(built) - len(survivors)} killed, "
-          f"{len(survivors) - len(unexplained)} explained, {len(unexplained)} unexplained: "
+          f"{len(survivors) - unexplained} explained, {unexplained} unexplained: "
           f"{100 * good / max(len(built), 1):.1f} %")
     return 1 if unexplained or stale else 0
 
