@@ -77,7 +77,8 @@ RankJob job_of(const std::vector<Call>& calls, const JobOptions& options,
 
 /// What came of a sequence of calls.
 struct Sequence {
-  std::vector<std::vector<Parcel>> results;  // of the calls that all ranks returned from
+  std::vector<std::vector<Parcel>> results;  // of the calls whose results all ranks have noted
+  size_t returned = 0;                       // calls that all ranks have returned from
   std::string failure;                       // why there are no more
   bool unwritten = false;                    // because of a TODO
   std::vector<Parcel> unfinished = {};       // of each rank, if simulated ranks wait forever
@@ -107,8 +108,7 @@ std::string with_returned_ranks(const std::string& diagnosis) {
 }
 
 bool failed_in_prelude(const std::vector<Call>& calls, const Sequence& sequence) {
-  const size_t returned = sequence.results.size();
-  return returned < calls.size() && calls[returned].prelude;
+  return sequence.returned < calls.size() && calls[sequence.returned].prelude;
 }
 
 std::vector<Call> without_preludes(std::vector<Call> calls) {
@@ -126,7 +126,12 @@ Sequence run_sequence(
     for (const RankResult& rank : ranks)
       if (Parcel part = rank.result.part(call_entry(k)); !part.empty())
         results.push_back(std::move(part));
-    if (results.size() < ranks.size()) break;
+    // A rank notes a result when it has met all others after the call. If the next call ends a
+    // process at once, other ranks have had no time for that: yet they had returned.
+    const bool met = !results.empty() && k + 1 < calls.size() && options.network != Network::kNone;
+    const bool noted = results.size() == ranks.size();
+    if (met || noted) sequence.returned = k + 1;
+    if (!noted) break;
     sequence.results.push_back(std::move(results));
   }
   if (const RankResult* failure = first_failure(ranks)) {
@@ -152,11 +157,11 @@ std::string which_call(const std::vector<Call>& calls, size_t k) {
 /// Why call k of a sequence is wrong; empty if it is right.
 std::string wrong_call(const Sequence& sequence, size_t k, size_t number, const JudgeCall& judge,
                        const JobOptions& options) {
-  if (k >= sequence.results.size())
-    return options.explain && k == sequence.results.size() && !sequence.unfinished.empty()
-               ? options.explain(number, sequence.unfinished, sequence.failure)
-               : sequence.failure;
-  return why_stopped([&] { judge(number, sequence.results[k]); });
+  if (k < sequence.results.size()) return why_stopped([&] { judge(number, sequence.results[k]); });
+  if (k < sequence.returned) return "";  // the next one has failed
+  return options.explain && k == sequence.returned && !sequence.unfinished.empty()
+             ? options.explain(number, sequence.unfinished, sequence.failure)
+             : sequence.failure;
 }
 
 /// Why call k is wrong in fresh processes; empty if it is right there. Whether a race shows depends
