@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the folder may be read-only
 from lab_built import check_build
-from lab_code import declarations, read_experiments, read_mutants
+from lab_code import changed_source, declarations, read_experiments, read_mutants
 from lab_new import new, stop
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,11 +127,10 @@ def check_tests(lab):
         for task in sorted(set(mutant.tasks) - set(lab.tasks) - {"none"}):
             lab.problem(lab.mutants, mutant.line, f"{mutant.name} is for task {task}, which does not exist",
                         "name one of points.json")
-        for text, _ in mutant.edits:
-            if solution.count(text) != 1:
-                lab.problem(lab.mutants, mutant.line, f"{mutant.name} replaces lines that the solution has "
-                            f"{solution.count(text)} times: {text.strip().partition(chr(10))[0]!r}",
-                            "adapt the mutant to the solution")
+        try:
+            changed_source(solution, mutant)
+        except ValueError as error:
+            lab.problem(lab.mutants, mutant.line, error, "adapt the mutant to the solution")
     needed = [(task, 3, "wrong solutions") for task in lab.tasks] + [("none", 1, "correct variants")]
     for task, least, kind in needed:
         count = sum(task in mutant.tasks for mutant in mutants)

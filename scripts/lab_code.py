@@ -97,10 +97,14 @@ def read_mutants(text):
 
 def changed_source(text, mutant):
     """The solution with a mutant's mistake. Raises ValueError unless the solution has each place once."""
-    for find, replace in mutant.edits:
+    for find, _ in mutant.edits:
         if text.count(find) != 1:
-            raise ValueError(f"{mutant.name}: the solution has these lines {text.count(find)} times: {find.strip()!r}")
-        text = text.replace(find, replace)
+            raise ValueError(f"{mutant.name} replaces lines that the solution has {text.count(find)} times: "
+                             f"{find.strip().partition(chr(10))[0]!r}")
+    # All places are those of the solution, also if an edit repeats another one's lines: so the last one first.
+    for find, replace in sorted(mutant.edits, key=lambda edit: text.index(edit[0]), reverse=True):
+        place = text.index(find)
+        text = text[:place] + replace + text[place + len(find):]
     return text
 
 
