@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""./workbook grade: a class of 30 submissions of labs 01 to 08 (solutions, starters, wrong solutions of mutants.txt, and
+"""./workbook grade: a class of 30 submissions of all labs (solutions, starters, wrong solutions of mutants.txt, and
 files as students really submit them) has the points that it deserves. By hand: it takes some minutes.
 
-Usage: grade_class.py BUILD OUT [--seed S] [--jobs J]. OUT keeps the submissions and grades.
+Usage: grade_class.py BUILD OUT [--labs 01-03] [--seed S] [--jobs J]. OUT keeps the submissions and grades.
 """
 import argparse
 import csv
 import json
 import random
-import re
 import subprocess
 import sys
 import time
@@ -16,7 +15,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDENTS, MUTANTS = 30, 3
-LABS = {path.parent.name.split("_")[0]: path.parent.name for path in sorted(ROOT.glob("labs/0[1-8]_*/points.json"))}
+sys.path.insert(0, str(ROOT / "scripts"))
+from lab_code import changed_source, read_mutants  # noqa: E402
+from lab_numbers import parse_labs  # noqa: E402
+
+LABS = {path.parent.name.split("_")[0]: path.parent.name for path in sorted(ROOT.glob("labs/[0-9][0-9]_*/points.json"))}
 
 
 def name_of(lab):
@@ -27,26 +30,20 @@ def text_of(place, lab):
     return (ROOT / place / LABS[lab] / name_of(lab)).read_text(encoding="utf-8")
 
 
-def mutants(lab):
-    """(task, text) of every mutant; of correct solutions, the task is none."""
-    blocks = re.findall(r"^# \w+\n((?:(?!<<<<).*\n)*?task: (\w+)\n(?:(?!<<<<).*\n)*)((?:<<<<\n(?:.*\n)*?====\n(?:.*\n)*?>>>>\n)+)",
-                        (ROOT / "tests/labs" / LABS[lab] / "mutants.txt").read_text(encoding="utf-8"), re.M)
-    for _, task, changes in blocks:
-        text = text_of("solutions", lab)
-        for before, after in re.findall(r"<<<<\n((?:.*\n)*?)====\n((?:.*\n)*?)>>>>\n", changes):
-            text = text.replace(before.rstrip("\n"), after.rstrip("\n"), 1)
-        yield task, text
+def wrong_solutions(lab, tasks):
+    """(contents, points) of every mutant; of correct solutions, the task is none."""
+    for mutant in read_mutants((ROOT / "tests/labs" / LABS[lab] / "mutants.txt").read_text(encoding="utf-8")):
+        lost = sum(tasks[task] for task in mutant.tasks if task != "none")
+        yield changed_source(text_of("solutions", lab), mutant), sum(tasks.values()) - lost
 
 
-def pools():
-    """(contents, points) by lab."""
-    for lab in LABS:
+def pools(labs):
+    """(lab, [(contents, points)]) of each lab: first the solution, then the starter."""
+    for lab in labs:
         tasks = {task["id"]: task["points"] for task in
                  json.loads((ROOT / "labs" / LABS[lab] / "points.json").read_text(encoding="utf-8"))["tasks"]}
-        most = sum(tasks.values())
-        wrong = random.Random(lab).sample(list(mutants(lab)), MUTANTS)
-        yield lab, most, [(text_of("solutions", lab), most), (text_of("labs", lab), 0),
-                          *((text, most - tasks.get(task, 0)) for task, text in wrong)]
+        wrong = random.Random(lab).sample(list(wrong_solutions(lab, tasks)), MUTANTS)
+        yield lab, [(text_of("solutions", lab), sum(tasks.values())), (text_of("labs", lab), 0), *wrong]
 
 
 # How a file can be submitted: (contents, points) -> [(path, bytes)], points.
@@ -71,14 +68,14 @@ def odd(kind, lab, text, points):
 ODD = ["moved", "windows", "byte_order_mark", "latin1", "utf16", "renamed", "missing", "huge", "binary", "cut_off"]
 
 
-def make(folder):
+def make(folder, labs):
     """The points that each submission deserves, by name and lab."""
     deserved = {}
     chance = random.Random(30)
-    pool = list(pools())
+    pool = list(pools(labs))
     for i in range(STUDENTS):
         name = f"student{i:02}"
-        for j, (lab, _, choices) in enumerate(pool):
+        for j, (lab, choices) in enumerate(pool):
             text, points = choices[0] if i == 0 else chance.choice(choices)
             kind = ODD[i // 3] if i % 3 == 0 and i > 0 and j == i % len(pool) else "plain"
             if kind != "plain":
@@ -95,14 +92,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--labs", type=lambda text: parse_labs(text, LABS), default=sorted(LABS))
     parser.add_argument("--seed", default="1")
     parser.add_argument("--jobs", default="2")
     options = parser.parse_args()
-    deserved = make(options.out / "class")
+    deserved = make(options.out / "class", options.labs)
     begin = time.monotonic()
     grades = options.out / f"grades{options.seed}"
     subprocess.run([sys.executable, ROOT / "scripts/grade.py", options.build, *sorted((options.out / "class").iterdir()),
-                    "--labs", "1-8", "--jobs", options.jobs, "--seed", options.seed, "--out", grades], check=True)
+                    "--labs", ",".join(options.labs), "--jobs", options.jobs, "--seed", options.seed, "--out", grades], check=True)
     seconds = time.monotonic() - begin
     with open(grades / "results.csv", newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
