@@ -16,7 +16,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from grade_files import read_files  # noqa: E402
 from grade_submissions import Submission  # noqa: E402
 
-FILES = {"01": "labs/01_single_gpu/single_gpu.cpp", "02": "labs/02_gradient_allreduce/gradient_allreduce.cpp"}
+FILES = {"01": "labs/01_single_gpu/single_gpu.cpp", "01cuda": "labs/01cuda_kernels/kernels.cu",
+         "02": "labs/02_gradient_allreduce/gradient_allreduce.cpp"}
 SOLUTION = "solutions/02_gradient_allreduce/gradient_allreduce.cpp"
 TABLE = """what to fix:
   task 2 · three ranks
@@ -37,8 +38,7 @@ class Loop(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.root = pathlib.Path(temporary.name)
         shutil.copy(ROOT / "workbook", self.root)
-        for name in ("scripts", *map(os.path.dirname, [*FILES.values(), SOLUTION]), "labs/00_warmup",
-                     "labs/01cuda_kernels"):
+        for name in ("scripts", *map(os.path.dirname, [*FILES.values(), SOLUTION]), "labs/00_warmup"):
             shutil.copytree(ROOT / name, self.root / name)
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=b"]
         subprocess.run([*git, "init", "-q"], check=True)
@@ -70,20 +70,20 @@ class Loop(unittest.TestCase):
     def test_archive(self):
         text = "// A student's file: 70 % of it.\n"
         (self.root / FILES["02"]).write_text(text, encoding="utf-8")
-        shown = self.workbook("submit", "2", "1", "2")
+        shown = self.workbook("submit", "2", "1cuda", "1", "2")
         self.assertIn(f"{FILES['02']}  10/35  sha256 ", shown)
-        names, about = self.about("submission-01-02.tar.gz")
+        names, about = self.about("submission-01-01cuda-02.tar.gz")
         self.assertEqual(names, [*FILES.values(), "submission.json"])
         self.assertEqual(about["workbook"], self.commit)
         self.assertEqual(about["labs"]["02"]["sha256"], hashlib.sha256(text.encode()).hexdigest())
         self.assertEqual(about["labs"]["02"]["tasks"], {"1": {"points": 10, "max": 10}, "2": {"points": 0, "max": 25}})
         self.assertEqual((about["labs"]["02"]["points"], about["labs"]["02"]["max"]), (10, 35))
-        archive = self.root / "submission-01-02.tar.gz"
+        archive = self.root / "submission-01-01cuda-02.tar.gz"
         graded = Submission("", archive)
         read_files(graded, FILES)
         self.assertEqual((graded.problems, graded.files["02"]), ({}, text.encode()))
         before = archive.read_bytes()
-        self.workbook("submit", "1", "2")
+        self.workbook("submit", "1", "1cuda", "2")
         self.assertEqual(archive.read_bytes(), before)
 
     def test_released_copy(self):
@@ -103,8 +103,7 @@ class Loop(unittest.TestCase):
         self.assertFalse(self.about("submission-02.tar.gz")[1]["labs"]["02"]["tested"])
 
     def test_refusals(self):
-        for words, why, code in ((["submit"], "which labs", 2), (["submit", "0"], "lab 00 is not graded", 1),
-                                 (["submit", "1cuda"], "lab 01cuda is not graded", 1),
+        for words, why, code in ((["submit"], "which labs", 2), (["submit", "0"], "lab 00 has no points", 1),
                                  (["submit", "2", "--out", "mine.zip"], "ends in .tar.gz", 1),
                                  (["submit", "2", "--fast"], "unknown option --fast", 2),
                                  (["diff"], "which lab", 2), (["compare"], "which lab", 2),
