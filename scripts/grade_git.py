@@ -40,6 +40,10 @@ def read_repository(submission, wanted, sandbox=True):
         submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
 
 
+def with_unix_lines(data):
+    return data.replace(b"\r\n", b"\n")
+
+
 class Repository:
     """A clone, which lasts as long as the `with` statement. All errors are Refused."""
 
@@ -130,12 +134,15 @@ class Repository:
             raise Refused(f"{printable(path)}: its commit has no date") from None
 
     def differs(self, path, committed):
-        """Does a folder that is a repository have other contents than its commit?"""
+        """Does a folder that is a repository have other contents than its commit, except for the ends of lines, which
+        git changes on Windows?"""
         folder = self.submission.path
         if folder is None or self.submission.reference or not (folder / ".git").is_dir():
             return False
         file = folder / path
         try:
-            return file.is_file() and not file.is_symlink() and file.read_bytes() != committed
+            if file.is_symlink() or not file.is_file():
+                return False
+            return with_unix_lines(file.read_bytes()) != with_unix_lines(committed)
         except OSError:
             return False

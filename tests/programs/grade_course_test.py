@@ -146,6 +146,10 @@ class GradeCourseTest(unittest.TestCase):
         self.assertIn("changes that are not committed", output)
         self.assertIn("no commit 'nothing'", output)
         self.assertFalse(mark.exists())
+        (ann / FILE).write_bytes(b"passes 1 2\r\n")  # as git for Windows checks it out
+        git(ann, "config", "core.autocrlf", "true")
+        git(ann, "-c", "core.fsmonitor=false", "-c", "filter.x.clean=cat", "commit", "-am", "lines")
+        self.assertNotIn("not committed", self.grade(ann)[0])
 
     def test_hostile_repositories(self):
         links, empty, deep = self.student("links"), self.folder / "empty", self.student("deep")
