@@ -241,6 +241,9 @@ class Release(unittest.TestCase):
         self.assertIn("next: ./workbook break 2 A", self.workbook("break", "2", code=0))
         self.assertIn("error: lab 02 has no task 9; it has 1 2 3 4 5 (", self.workbook("test", "2", "9", code=2))
         self.assertIn("Level 1", self.workbook("hint", "2", "1", code=0).title())
+        commands = set(re.findall(r"^  ([a-z]+)", self.workbook("help", code=0), re.M))
+        self.assertLess({"setup", "watch", "submit"}, commands)
+        self.assertTrue(commands.isdisjoint({"gpu", "slides", "stress", "lab", "release", "grade", "format"}), commands)
 
     def test_grades(self):
         launcher = self.folder / "launcher.sh"
