@@ -385,14 +385,14 @@ def compiled_files(book, build, paths):
 
 
 def contents(book, build, labs, given, classroom):
-    """All files of a copy with these labs, and its manifest."""
+    """All files of a copy with these labs, and its manifest. `classroom`: the labs that its workflow tests, if any."""
     if stray := [lab for lab in given if lab not in labs]:
         raise ReleaseError(f"--given: lab {stray[0]} is not among the labs {' '.join(labs)}")
     add_wrong_versions(book, labs)
     compiled, versions = compiled_files(book, build, sources(book, labs, given))
     files = {**released_files(book, labs, given), **messages_of_wrong_versions(book, labs), **compiled}
     if classroom:
-        files[WORKFLOW] = (workflow(book, labs).encode(), False)
+        files[WORKFLOW] = (workflow(book, classroom).encode(), False)
     manifest = {"labs": labs, "given": given, "classroom": classroom, "commit": book.commit, "compilers": versions,
                 "files": {path: digest(data) for path, (data, _) in sorted(files.items())}}
     return files, manifest
@@ -442,19 +442,22 @@ def free_name(file, data):
     return name
 
 
-def update(book, build, folder, labs, given, classroom):
+def update(book, build, folder, named, given, classroom):
+    """`named`: what --labs says; empty if it was not given. Whether to have a `classroom` is never taken back."""
     folder = Path(folder)
     try:
         old = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        before, old_labs, old_given = old["files"], old["labs"], old["given"]
+        before, old_labs, old_given, tested = old["files"], old["labs"], old["given"], old["classroom"]
     except (OSError, ValueError, KeyError):
         raise ReleaseError(f"{folder} has no readable {MANIFEST}: it was not made by ./workbook release") from None
-    labs = labs or old_labs
+    labs = book.with_bases(named) if named else old_labs
     given = sorted({*given, *old_given})
     gone = [lab for lab in old_labs if lab not in labs]
     if gone:
         raise ReleaseError(f"{described(gone)} cannot be taken back: --labs names all labs, old and new")
-    files, manifest = contents(book, build, labs, given, classroom or old.get("classroom", False))
+    if classroom or tested:
+        tested = named or tested or labs
+    files, manifest = contents(book, build, labs, given, tested)
 
     new, renewed, removed, kept = [], [], [], []
     for path, (data, executable) in files.items():
@@ -509,18 +512,18 @@ def main():
         parser.error("which labs? --labs 00-03")
 
     book = Workbook()
-    labs = book.with_bases(book.numbers(options.labs)) if options.labs else []
+    named = book.numbers(options.labs) if options.labs else []
     given = book.numbers(options.given) if options.given else []
     if changed := run("git", "status", "--porcelain", "--untracked-files=no").splitlines():
         print(f"note: the last commit is released; {len(changed)} files have changed since", file=sys.stderr)
     if options.gradescope:
-        graded = [lab for lab in book.numbers(options.labs) if f"labs/{book.folders[lab]}/points.json" in book.files]
+        graded = [lab for lab in named if f"labs/{book.folders[lab]}/points.json" in book.files]
         write_autograder(book, options.gradescope, graded, options.seed)
         print(f"{options.gradescope}: an autograder of {described(graded)}")
     elif options.out:
-        release(book, options.build, options.out, labs, given, options.classroom)
+        release(book, options.build, options.out, book.with_bases(named), given, named if options.classroom else [])
     else:
-        update(book, options.build, options.update, labs, given, options.classroom)
+        update(book, options.build, options.update, named, given, options.classroom)
 
 
 if __name__ == "__main__":
