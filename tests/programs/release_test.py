@@ -16,6 +16,7 @@ import tempfile
 import unittest
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
@@ -261,7 +262,9 @@ class Release(unittest.TestCase):
         self.assertIn("TODO(1)", shown)
         name = "02_gradient_allreduce/gradient_allreduce.cpp"
         (self.course / "labs" / name).write_bytes(self.book.files[f"solutions/{name}"][0])
-        self.assertIn("lab 02: 100/100", self.workbook("test", "2", code=0))
+        with mock.patch.dict(os.environ, CI="true"):  # as GitHub Classroom
+            self.assertIn("lab 02: 100/100", self.workbook("test", "2", code=0))
+        self.assertIn("LAB_WERROR:BOOL=OFF", (self.course / "build/student/CMakeCache.txt").read_text(encoding="utf-8"))
         self.assertRegex(self.workbook("status", code=0), r"lab 02 .* 100/100 points")
         self.assertIn("./workbook release --update FOLDER --given 02", self.workbook("diff", "2", code=1))
         self.assertIn("the same in ", self.workbook("compare", "2", code=0))
