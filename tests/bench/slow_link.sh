@@ -6,37 +6,20 @@
 #
 # Usage: slow_link.sh FOLDER_OF_PROGRAMS [RATE [RUNS [OPTION...]]]     (RATE as for tc: 1gbit)
 set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin # where `ip` and `tc` may be
-
-if [[ -z ${SLOW_LINK_FOLDER:-} ]]; then
-  folder=$(mktemp -d -t slow-link.XXXXXX)
-  trap 'rm -rf "$folder"' EXIT
-  SLOW_LINK_FOLDER=$folder unshare --net --mount --pid --fork --kill-child --mount-proc bash "$0" "$@"
-  exit
-fi
+# shellcheck source=tests/bench/limited_hosts.sh
+source "$(dirname "$(readlink -f -- "$0")")/limited_hosts.sh"
+in_own_namespaces "$@"
 
 programs=$(readlink -f -- "$1")
 rate=${2:-1gbit}
 runs=${3:-3}
 shift $(($# < 3 ? $# : 3))
 steps=8
-cd "$SLOW_LINK_FOLDER"
-mount -t tmpfs tmpfs /run # `ip netns` writes there
-ip link set lo up
-ip link add switch type bridge
-ip link set switch up
-for k in 0 1; do
-  ip netns add "host$k"
-  ip link add "port$k" type veth peer name eth0 netns "host$k"
-  ip link set "port$k" master switch up
-  ip -n "host$k" link set lo up
-  ip -n "host$k" address add "10.78.0.$((k + 1))/24" dev eth0
-  ip -n "host$k" link set eth0 up
-  ip netns exec "host$k" tc qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 100ms
-done
+cd "$LIMITED_HOSTS_FOLDER"
+make_hosts 2 "$rate" 256kb
 
 options=(--threads 1 --story-tokens 0 --validate-every 0 --validation-batches 1 --checkpoint-every 0
-  --log-every 1 --steps "$steps" --cache "$SLOW_LINK_FOLDER/cache" "$@")
+  --log-every 1 --steps "$steps" --cache "$LIMITED_HOSTS_FOLDER/cache" "$@")
 
 # times OUT: seconds of each step but the first.
 times() {
