@@ -157,9 +157,10 @@ int work(const RunPlan& plan, const Workers& workers) {
     return gradient;
   };
   const bool started_by_hand = workers.own_number < 0;
-  if (started_by_hand)
+  if (started_by_hand) {
     fmt::print("worker {} computes for the server at {}\n", link.worker(), workers.work_for);
-  std::fflush(stdout);
+    std::fflush(stdout);
+  }
   Worker worker;
   Request request = on_reply(worker, {}, compute);
   while (request.kind != Request::Kind::kStop)

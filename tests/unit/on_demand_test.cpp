@@ -3,22 +3,11 @@
 
 #include <string>
 
-#include "common/error.h"
 #include "common/gpu/on_demand/library.h"
+#include "tests/unit/error_of.h"
 
 namespace lab::on_demand {
 namespace {
-
-/// What `action` says when it fails.
-template <typename Action>
-std::string complaint(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(OnDemand, PassesCallsOn) {
   const Library library("libm.so.6", "/nowhere", "");
@@ -27,7 +16,7 @@ TEST(OnDemand, PassesCallsOn) {
 
 TEST(OnDemand, SaysInOneLineWhatIsMissing) {
   const std::string message =
-      complaint([] { const Library library("libnothing.so.7", "/nowhere", "install nothing"); });
+      error_of([] { const Library library("libnothing.so.7", "/nowhere", "install nothing"); });
   EXPECT_NE(message.find("/nowhere/libnothing.so.7: "), std::string::npos) << message;
   EXPECT_NE(message.find("; install nothing"), std::string::npos) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
@@ -35,7 +24,7 @@ TEST(OnDemand, SaysInOneLineWhatIsMissing) {
 
 TEST(OnDemand, NamesTheFunctionThatAnOlderLibraryLacks) {
   const Library library("libm.so.6", "/nowhere", "");
-  const std::string message = complaint([&] { library.call<int>("no_such_function"); });
+  const std::string message = error_of([&] { library.call<int>("no_such_function"); });
   EXPECT_NE(message.find("libm.so.6 has no no_such_function: "), std::string::npos) << message;
 }
 
