@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -35,10 +36,16 @@ def explanations(lab: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def is_killed(verdict: Path, implementation: Path, output: Path) -> bool:
-    """Whether a task fails. Not graded counts as killed only if it is so twice."""
+def task_above(solution: list[str], line: int) -> str:
+    """That of the last "// Task 2" above a line of the solution; empty above all of them."""
+    named = (re.match(r"// Task (\w+)$", text) for text in reversed(solution[:line]))
+    return next((f"Task{found[1]}" for found in named if found), "")
+
+
+def fails(verdict: Path, implementation: Path, output: Path, suites: str) -> bool:
+    """Whether a test fails. Not graded counts as that only if it is so twice."""
     command = [verdict, "--implementation", implementation, "--gtest_fail_fast",
-               "--gtest_filter=-TaskProgram.*"]  # it says whether the tasks' functions fit together
+               f"--gtest_filter={suites}"]
     for _ in range(2):
         try:
             with output.open("w") as file:
@@ -51,6 +58,13 @@ def is_killed(verdict: Path, implementation: Path, output: Path) -> bool:
         if code in (0, 1):
             return code == 1
     return True
+
+
+def is_killed(verdict: Path, implementation: Path, output: Path, own: str) -> bool:
+    """Whether a task fails: its own first, which finds most. The program does not count, because it
+    says whether the tasks' functions fit together."""
+    suites = [f"{own}.*", f"-TaskProgram.*:{own}.*"] if own else ["-TaskProgram.*"]
+    return any(fails(verdict, implementation, output, suite) for suite in suites)
 
 
 def main() -> int:
@@ -89,12 +103,14 @@ def main() -> int:
     verdict = options.build / "bin" / f"lab{number}_verdict"
     implementation = lambda m: (objects / m["file"]).with_suffix(".so")  # noqa: E731
     built = [m for m in mutants if implementation(m).exists()]
+    text = solution.read_text().splitlines()
     known = explanations(lab)
     survivors = set()
     unexplained = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         killed = pool.map(
-            lambda m: is_killed(verdict, implementation(m), messages / f"{m['id']}.txt"), built)
+            lambda m: is_killed(verdict, implementation(m), messages / f"{m['id']}.txt",
+                                task_above(text, m["line"])), built)
         for done, (mutant, dead) in enumerate(zip(built, killed), 1):
             print(f"\r{done} of {len(built)}", end="", file=sys.stderr, flush=True)
             if dead:
