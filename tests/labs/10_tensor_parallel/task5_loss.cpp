@@ -77,6 +77,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.divisor = static_cast<double>(c.positions())},
          "divided by the number of positions, not by total_targets"},
         {{.divisor = 1}, "a sum over the targets: divide by total_targets"},
+        {{.divisor = static_cast<double>(std::max<int64_t>(2, c.targets()))},
+         "a single target is divided by 2: only a total_targets of 0 is replaced, by 1"},
         {{.everywhere = true},
          "a target's 1 is subtracted on every rank: only the rank that has the token does"},
         {{.nearest = true},
@@ -217,7 +219,8 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
        .lesson =
            "causal_lm_loss: thousands of small exponentials are lost next to a large one: add "
            "them in double precision",
-       .above = 17}};
+       .above = 17},
+      {.name = "a single target", .vocab = 3 * width, .batch = batch({2}, 4, 3 * width, 13)}};
   std::vector<Call> calls;
   for (LossCase& c : cases) {
     c.seed = drawn + 20 + calls.size();
