@@ -34,6 +34,11 @@ def left(mark):
     return found
 
 
+def changed():
+    """What git says of the checkout, in which no submission may change anything."""
+    return subprocess.run(["git", "-C", ROOT, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
@@ -62,7 +67,7 @@ def main():
             add(name, stealing(body), POINTS)
         for name, text in UNBUILT.items():
             add(name, text + SOLUTION, 0)
-        before = set(Path("/tmp").iterdir())
+        before, checkout = set(Path("/tmp").iterdir()), changed()
         begin = time.monotonic()
         command = [sys.executable, ROOT / "scripts/grade.py", options.build, *(folder / name for name in deserved),
                    "--labs", "2", "--jobs", options.jobs, "--out", folder / "grades",
@@ -82,6 +87,8 @@ def main():
     wrong += [f"left: {what}" for what in left(mark)]
     wrong += [f"left: {path}" for path in set(Path("/tmp").iterdir()) - before if path.owner().isdigit() or
               path.name.startswith(("workbook-grade.", "workbook-clone."))]
+    if changed() != checkout:
+        wrong.append(f"the checkout has changed:\n{changed()}")
     if code != 0:
         wrong.append(f"exit code {code}")
     print("\n".join(wrong))

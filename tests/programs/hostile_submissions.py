@@ -88,6 +88,8 @@ ATTACKS = {
     "kills_all": "kill(-1, SIGKILL); kill(getppid(), SIGKILL); kill(0, SIGKILL);",
     "stops_all": "kill(getppid(), SIGSTOP); kill(1, SIGSTOP); kill(0, SIGSTOP);",
     "hangs": "for (;;) pause();",
+    "spins": "for (volatile long i = 0;; i = i + 1) {}",
+    "closes_descriptors": "for (int i = 0; i < 1024; ++i) close(i);",
     # Forges
     "forges_records": 'for (const char* folder : {".", "..", "/tmp", "results", "@BUILD@/results/lab02_student", '
                       '"@BUILD@/results"}) for (const char* task : {"1", "2", "3", "4", "5", "Program"}) '
@@ -107,6 +109,20 @@ ATTACKS = {
     "no_folder": "std::error_code e; std::filesystem::remove_all(std::filesystem::current_path(), e); "
                  "for (const auto& path : results()) std::filesystem::remove_all(std::filesystem::path(path).parent_path(), e);",
     "denies_folder": "chmod(\".\", 0); chmod(\"..\", 0);",
+    "folder_is_link": 'for (const auto& path : results()) for (const auto& folder : {path, path.substr(0, path.rfind("/"))}) '
+                      '{ std::error_code e; std::filesystem::rename(folder, folder + ".moved", e); '
+                      'std::filesystem::remove_all(folder, e); '
+                      'symlink("@ROOT@/labs/02_gradient_allreduce", folder.c_str()); }',
+    "edits_points": 'for (const char* folder : {"@ROOT@", "@ROOT@/labs", "@ROOT@/labs/02_gradient_allreduce"}) '
+                    '{ const std::string path = std::string(folder) + "/points.json"; mkdir(folder, 0777); '
+                    'if (std::ofstream(path) << "{\\"tasks\\": []}" && access("@ROOT@/labs/01_single_gpu", F_OK) == 0) '
+                    'say("wrote"); }',
+    "replaces_programs": 'for (const char* name : {"lab02_verdict", "lab02_ranks", "lab02_rehearsal"}) for (const char* other : '
+                         '{"/proc/self/exe", "@BUILD@/bin/lab02_solution"}) { std::error_code e; '
+                         'const std::string path = std::string("@BUILD@/bin/") + name; '
+                         "std::filesystem::copy_file(other, path + \".new\", e); "
+                         'if (rename((path + ".new").c_str(), path.c_str()) == 0) say("renamed"); '
+                         'if (open(path.c_str(), O_WRONLY | O_TRUNC) >= 0) say("opened"); }',
     # Looks for the solution
     "loads_solution": 'for (const char* path : {"@BUILD@/implementations/lab02/solution.so", "solution.so", '
                       '"../solution.so"}) if (dlopen(path, RTLD_NOW | RTLD_GLOBAL)) say("loaded"); '
@@ -157,6 +173,9 @@ UNBUILT = {
     "includes_passwords": '#include "/etc/passwd"\n',
     "includes_zeros": '#include "/dev/zero"\n',
     "templates": "template <int n> struct Bomb { Bomb<n - 1> a; Bomb<n + 1> b; };\nBomb<1> bomb;\n",
+    "constants": "constexpr long slow(long n) { long sum = 0; for (long i = 0; i < 30'000'000; ++i) sum += i ^ n; return sum; }\n"
+                 "template <long n> constexpr long all = slow(n) + all<n - 1>;\ntemplate <> constexpr long all<0> = 0;\n"
+                 "constexpr long never = all<800>;\n",
     "huge_object": "int everything[1L << 33] = {1};\n",
     "assembler": 'asm(".fill 10000000000, 1, 0");\n',
 }
