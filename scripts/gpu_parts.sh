@@ -113,9 +113,10 @@ toolkit_program() {
 sanitize() {
   local name=$1 limit=$2 tool=$3 options=()
   shift 3
-  # Some tests provoke errors that calls return. racecheck looks at all kernels, those of cuBLAS too: restricted to
-  # ours with --kernel-name, version 2025.3.1 fails on Hopper with an internal error.
+  # Some tests provoke errors that calls return.
   if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
+  # No --kernel-name for racecheck, which leaves out cuBLAS's kernels: version 2025.3.1 then fails on Hopper with an
+  # internal error.
   attempt "$name" "$limit" env LAB_CUDA_CACHE=0 "$sanitizer" --tool "$tool" --error-exitcode 9 \
     ${options[@]+"${options[@]}"} "$programs/cuda_tests" "$@"
 }

@@ -19,7 +19,7 @@ class StoryReader {
 
   /// Moves the next non-empty story, without surrounding white space and marker, into `story`;
   /// false at the end. Throws Error with the line number if the text is not valid UTF-8, or if a
-  /// story exceeds 16 MiB (the file has no markers).
+  /// story exceeds 4 MiB (the file has no markers).
   bool next(std::string& story);
 
   /// Bytes consumed so far, and in total, for progress.

@@ -67,7 +67,8 @@ def read(path):
 
 
 def git(folder, *words, when=DEADLINE):
-    environment = os.environ | {"GIT_COMMITTER_DATE": when.isoformat(), "GIT_CONFIG_GLOBAL": "/dev/null"}
+    environment = os.environ | {"GIT_AUTHOR_DATE": when.isoformat(), "GIT_COMMITTER_DATE": when.isoformat(),
+                                "GIT_CONFIG_GLOBAL": "/dev/null"}
     subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "init.defaultBranch=main",
                     "-c", "protocol.file.allow=always", *words],
                    cwd=folder, env=environment, check=True, capture_output=True)

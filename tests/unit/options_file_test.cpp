@@ -40,10 +40,11 @@ TEST(OptionsFile, OptionsGivenGoBefore) {
 TEST(OptionsFile, RefusesWhatIsNoOption) {
   const TempFolder folder;
   const std::string unknown = written(folder, "stepz=40\n");
-  EXPECT_NE(error_of({"--config", unknown.c_str()}), "");
+  EXPECT_TRUE(contains(error_of({"--config", unknown.c_str()}), unknown));
   const std::string wrong = written(folder, "steps=many\n");
-  EXPECT_NE(error_of({"--config", wrong.c_str()}), "");
-  EXPECT_NE(error_of({"--config", "/nowhere/config.ini"}), "");
+  EXPECT_TRUE(contains(error_of({"--config", wrong.c_str()}), wrong));
+  EXPECT_TRUE(contains(error_of({"--config", "/nowhere/config.ini"}), "/nowhere/config.ini"));
+  EXPECT_FALSE(contains(error_of({"--stepz", "40"}), "command line"));
 }
 
 TEST(OptionsFile, RefusesWhatIsNoFileOfOptions) {

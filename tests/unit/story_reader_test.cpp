@@ -126,12 +126,12 @@ TEST_F(StoryReaderTest, TruncationInsideACharacterIsSaid) {
 }
 
 TEST_F(StoryReaderTest, AFileWithoutMarkersIsNotReadIntoMemory) {
-  std::string two_lines(17 << 20, 'x');
-  two_lines[5 << 20] = '\n';
+  std::string two_lines(5 << 20, 'x');
+  two_lines[2 << 20] = '\n';
   const std::string lines = error_in(two_lines);
-  EXPECT_NE(lines.find("16 MiB"), std::string::npos) << lines;
-  const std::string one_line = error_in(std::string(18 << 20, 'x'));
-  EXPECT_NE(one_line.find("16 MiB"), std::string::npos) << one_line;
+  EXPECT_NE(lines.find("4 MiB"), std::string::npos) << lines;
+  const std::string one_line = error_in(std::string(6 << 20, 'x'));
+  EXPECT_NE(one_line.find("4 MiB"), std::string::npos) << one_line;
 }
 
 TEST_F(StoryReaderTest, MissingFileAndFolderAreNamed) {

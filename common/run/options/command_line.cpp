@@ -173,7 +173,13 @@ void CommandLine::read(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     throw HelpRequested(impl_->app.help());
   } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{} (--help lists the options)", error.what()));
+    // Most of CLI11's errors do not say whether an option came from the file.
+    const CLI::Option* config = impl_->app.get_config_ptr();
+    const std::string places = config == nullptr || config->count() == 0
+                                   ? ""
+                                   : fmt::format("options come from the command line and from {}; ",
+                                                 config->results().back());
+    throw UsageError(fmt::format("{} ({}--help lists the options)", error.what(), places));
   }
   for (const CLI::Option* option : impl_->app.get_options())
     if (option->count() > 0) impl_->given.insert(option->get_name());
