@@ -115,8 +115,8 @@ sanitize() {
   shift 3
   # Some tests provoke errors that calls return.
   if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
-  # No --kernel-name for racecheck, which leaves out cuBLAS's kernels: version 2025.3.1 then fails on Hopper with an
-  # internal error.
+  # racecheck looks at cuBLAS's kernels too: when --kernel-name leaves them out, version 2025.3.1 fails on Hopper with
+  # an internal error.
   attempt "$name" "$limit" env LAB_CUDA_CACHE=0 "$sanitizer" --tool "$tool" --error-exitcode 9 \
     ${options[@]+"${options[@]}"} "$programs/cuda_tests" "$@"
 }

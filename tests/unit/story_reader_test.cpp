@@ -132,6 +132,7 @@ TEST_F(StoryReaderTest, AFileWithoutMarkersIsNotReadIntoMemory) {
   EXPECT_NE(lines.find("4 MiB"), std::string::npos) << lines;
   const std::string one_line = error_in(std::string(6 << 20, 'x'));
   EXPECT_NE(one_line.find("4 MiB"), std::string::npos) << one_line;
+  EXPECT_EQ(error_in(std::string(4 << 20, 'x')), "") << "exactly the limit";
 }
 
 TEST_F(StoryReaderTest, MissingFileAndFolderAreNamed) {
