@@ -15,10 +15,14 @@ target_compile_definitions(lab_flags INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_US
 # No -ffast-math: sums must be formed in the order in which they are written. Without errno and
 # floating-point traps, square roots and conditionals can still be vectorised. A target with the
 # property LAB_QUICK_BUILD is built faster: for tests, whose speed does not matter.
+if(LAB_SANITIZE)
+  set(optimization -Og -g)  # a debugger shows arguments and local variables
+else()
+  set(optimization $<IF:$<BOOL:$<TARGET_PROPERTY:LAB_QUICK_BUILD>>,-O1,-O3> -g1)  # -g1: enough for stack traces
+endif()
 target_compile_options(lab_flags INTERFACE
-  $<IF:$<BOOL:$<TARGET_PROPERTY:LAB_QUICK_BUILD>>,-O1,-O3>
-  "$<$<COMPILE_LANGUAGE:CXX>:-g1;-fno-math-errno;-fno-trapping-math>"
-  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>)  # for profilers and compute-sanitizer
+  "$<$<COMPILE_LANGUAGE:CXX>:${optimization};-fno-math-errno;-fno-trapping-math>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-O3;-lineinfo>")  # for profilers and compute-sanitizer
 if(LAB_NATIVE)
   include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-march=native LAB_HAS_MARCH_NATIVE)
@@ -29,7 +33,7 @@ endif()
 
 if(LAB_SANITIZE)
   target_compile_options(lab_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LAB_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-O1>")
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LAB_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(lab_flags INTERFACE -fsanitize=${LAB_SANITIZE})
 endif()
 

@@ -28,9 +28,11 @@ Rows draw_rows(int64_t count, int64_t columns, double epsilon, uint64_t number) 
             .epsilon = static_cast<float>(epsilon)};
   const double root = std::sqrt(epsilon);
   const double sizes[] = {1, 1.5 * root, 30, 0.4 * root, 0};
-  for (int64_t n = 0; n < count; ++n)
-    for (float& value : rows.x.rows(n, n + 1).values())
+  for (int64_t n = 0; n < count; ++n) {
+    lab::Tensor row = rows.x.rows(n, n + 1);
+    for (float& value : row.values())
       value = static_cast<float>((value + 0.3) * sizes[(static_cast<uint64_t>(n) + number) % 5]);
+  }
   for (float& w : rows.weight.values()) w += 1.0F;
   return rows;
 }

@@ -59,7 +59,7 @@ BlockTrace trace(const BlockCase& c, Block block, const Values& values, const Bl
                .last_input_dy = {},
                .first_dy = {},
                .input_dy = gradient_of(c, microbatch)};
-  const Tensor& norm =
+  const Tensor norm =
       value(values, mlp ? "post_attention_layernorm.weight" : "input_layernorm.weight");
   const Tensor& inverse_rms = mlp ? kept.mlp_inverse_rms : kept.attention_inverse_rms;
   lab::rmsnorm_apply(t.input, norm, inverse_rms, t.normed);
