@@ -138,6 +138,15 @@ class Release(unittest.TestCase):
             self.assertTrue((self.course / name).is_file(), name)
         self.assertEqual(container["postCreateCommand"], "./workbook setup")
 
+    def test_clangd(self):
+        """.clangd takes away all flags that only g++ knows: clangd shows any other as an error in the first line."""
+        emulation = re.search(r"STREQUAL GNU\)\n(.*?)\nelse", self.book.text("cmake/Emulation.cmake"), re.S)[1]
+        flags = re.findall(r"(?<= )-f[\w-]+", emulation)
+        flags += re.findall(r"CXX_COMPILER_ID:GNU>:(-f[\w-]+)>", self.book.text("cmake/AddLab.cmake"))
+        self.assertIn("-fno-gnu-unique", flags)
+        removed = re.search(r"Remove: \[([^]]*)\]", self.book.text(".clangd"))[1]
+        self.assertLessEqual(set(flags), set(re.split(r",\s+", removed)))
+
     def test_classroom(self):
         """Each task of the labs named is a step, with its points, and the reporter knows all of them; an update keeps
         the workflow. The optional part of lab 01 comes along, and has no step."""
