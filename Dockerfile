@@ -6,7 +6,7 @@ FROM debian:12-slim
 COPY packages.txt /tmp/packages.txt
 RUN apt-get update \
  && apt-get install -y --no-install-recommends git curl ca-certificates sudo \
-      $(awk '/^[^#]/ && ($2 == "build" || $2 == "check") { print $1 }' /tmp/packages.txt) \
+      $(awk '/^[^#]/ && $2 ~ /^(build|check|editor)$/ { print $1 }' /tmp/packages.txt) \
  && rm -rf /var/lib/apt/lists/* /tmp/packages.txt
 
 RUN useradd --create-home --shell /bin/bash student \

@@ -137,6 +137,10 @@ class Release(unittest.TestCase):
         for name in re.findall(r"^COPY (\S+)", recipe.read_text(encoding="utf-8"), re.M):
             self.assertTrue((self.course / name).is_file(), name)
         self.assertEqual(container["postCreateCommand"], "./workbook setup")
+        # The packages that its line of awk takes: also what the editor's configurations need.
+        line = re.search(r"\$\((awk .*?) /tmp/packages.txt\)", recipe.read_text(encoding="utf-8"))[1]
+        taken = subprocess.check_output(f"{line} packages.txt", shell=True, cwd=self.course, text=True).split()
+        self.assertLess({"g++", "python3", "clangd", "gdb"}, set(taken))
 
     def test_clangd(self):
         """.clangd takes away all flags that only g++ knows: clangd shows any other as an error in the first line."""
