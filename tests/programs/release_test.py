@@ -259,7 +259,28 @@ class Release(unittest.TestCase):
         self.assertIn("Level 1", self.workbook("hint", "2", "1", code=0).title())
         commands = set(re.findall(r"^  ([a-z]+)", self.workbook("help", code=0), re.M))
         self.assertLess({"setup", "watch", "submit"}, commands)
-        self.assertTrue(commands.isdisjoint({"gpu", "slides", "stress", "lab", "release", "grade", "format"}), commands)
+        withheld = {"gpu", "slides", "stress", "lab", "release", "grade", "format"}
+        self.assertTrue(commands.isdisjoint(withheld), commands)
+        self.assertTrue(withheld.isdisjoint(self.workbook("unknown", code=2).split()))
+        self.assertIn("did you mean ./workbook reset?", self.workbook("relaese", code=2))
+
+    def test_reset(self):
+        """The starter is what was handed out, whatever students have committed since."""
+        clone = self.folder / "reset"
+        subprocess.run(["git", "clone", "--quiet", self.course, clone], check=True)
+        file = clone / "labs/02_gradient_allreduce/gradient_allreduce.cpp"
+        starter = file.read_bytes()
+        file.write_text("// A student's lab.\n", encoding="utf-8")
+        subprocess.run(["git", "-C", clone, "-c", "user.name=Ann", "-c", "user.email=ann@example.edu",
+                        "commit", "--quiet", "-am", "My lab"], check=True)
+        reset = [clone / "workbook", "reset", "2"]
+        self.assertIn("your file is now ", subprocess.check_output(reset, text=True))
+        self.assertEqual(file.read_bytes(), starter)
+        self.assertIn("already the starter", subprocess.check_output(reset, text=True))
+        shutil.rmtree(clone / ".git")
+        result = subprocess.run(reset, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"\Aerror: this folder is not a git checkout [^\n]*\n\Z")
 
     def test_grades(self):
         launcher = self.folder / "launcher.sh"
