@@ -28,7 +28,10 @@ case $1 in
     LAB_DEBUG_RANK=$4 exec "$build/bin/${lab}_verdict" --task "$3"
     ;;
   others)
+    [[ $number != *cuda ]] || fail "$lab has no program: choose \"one rank of a task's tests\""
     build_targets "${lab}_student"
+    [[ $("$build/bin/${lab}_student" --help) == *--world-size* ]] ||
+      fail "the program of $lab is a single process: gdb --args build/debug/bin/${lab}_student"
     ln -sf "bin/${lab}_student" "$build/debugged_program"
     rm -rf "$build/store"
     trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
