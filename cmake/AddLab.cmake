@@ -226,6 +226,7 @@ function(lab_add_verdict lab folder)
   target_compile_definitions(${lab}_verdict PRIVATE LAB_FOLDER="${folder}")
   target_link_libraries(${lab}_verdict PRIVATE lab_grading lab_warnings)
   lab_build_quickly(${lab}_verdict)
+  lab_compile_together(${lab}_verdict)
   set_target_properties(${lab}_verdict PROPERTIES LAB_NO_GPU ON)
 endfunction()
 
@@ -233,6 +234,25 @@ endfunction()
 function(lab_build_quickly target)
   set_target_properties(${target} PROPERTIES LAB_QUICK_BUILD ON)
   target_precompile_headers(${target} REUSE_FROM lab_grading)
+endfunction()
+
+# Compiles the files of a finished target several at a time, which takes less than half as long: test
+# files use the same templates. So the names in their unnamed namespaces must not clash; those of a
+# lab's tasks have a namespace each. Editors and clang-tidy still find a command for every file, that
+# of TARGET_files, which nobody builds.
+option(LAB_COMPILE_TOGETHER "Compile several files of the tests at a time" ON)
+function(lab_compile_together target)
+  if(NOT LAB_COMPILE_TOGETHER)
+    return()
+  endif()
+  foreach(property IN ITEMS SOURCES LINK_LIBRARIES COMPILE_DEFINITIONS)
+    get_target_property(${property} ${target} ${property})
+    list(FILTER ${property} EXCLUDE REGEX NOTFOUND)
+  endforeach()
+  add_library(${target}_files OBJECT EXCLUDE_FROM_ALL ${SOURCES})
+  target_link_libraries(${target}_files PRIVATE ${LINK_LIBRARIES})
+  target_compile_definitions(${target}_files PRIVATE ${COMPILE_DEFINITIONS})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON EXPORT_COMPILE_COMMANDS OFF)
 endfunction()
 
 # The rank program PROGRAM, with the test sources of KIND (emulated, gpu) if there are any. It
@@ -368,6 +388,8 @@ function(lab_add_program lab folder name)
     add_library(${lab}_main OBJECT EXCLUDE_FROM_ALL ${main_sources})
     target_link_libraries(${lab}_main PUBLIC lab_common PRIVATE lab_warnings)
     set_target_properties(${lab}_main PROPERTIES LAB_QUICK_BUILD ON)
+    target_precompile_headers(${lab}_main REUSE_FROM lab_common)
+    lab_compile_together(${lab}_main)
   endif()
   # A student's code is built only on request.
   set(on_request "")

@@ -16,7 +16,6 @@ static_assert(std::endian::native == std::endian::little,
               "safetensors holds little-endian numbers");
 
 constexpr uint64_t kAlignment = 64;  // of the first number in the file
-constexpr const char* kMetadataKey = "__metadata__";
 
 float widen_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 

@@ -19,7 +19,6 @@ using Entry = SafetensorsEntry;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // as in the reference implementation
 constexpr int kMaxDepth = 3;                  // header > tensor > shape
-constexpr const char* kMetadataKey = "__metadata__";
 
 uint64_t bytes_per_number(const std::string& dtype) {
   if (dtype == "F32") return 4;

@@ -14,6 +14,9 @@ namespace lab {
 
 using Metadata = std::map<std::string, std::string>;
 
+/// Its place in the header, among the tensors.
+constexpr const char* kMetadataKey = "__metadata__";
+
 /// What the header says about one tensor.
 struct SafetensorsEntry {
   std::string name;

@@ -9,7 +9,8 @@
 namespace lab {
 bool Schedule::has_messages() const {
   return std::ranges::any_of(stages, [](const ActionList& actions) {
-    return std::ranges::any_of(actions, is_message, &Action::kind);
+    return std::ranges::any_of(actions,
+                               [](const Action& action) { return is_message(action.kind); });
   });
 }
 

@@ -8,10 +8,6 @@
 namespace lab {
 namespace {
 
-const RankTimeline& at(const Timeline& timeline, int rank) {
-  return timeline.ranks[static_cast<size_t>(rank)];
-}
-
 int count(const RankTimeline& rank, SpanKind kind) {
   return static_cast<int>(std::ranges::count(rank.spans, kind, &Span::kind));
 }
@@ -58,7 +54,7 @@ Timeline theory_of(const Timeline& measured, const Schedule& schedule) {
   for (int first = 0; first < measured.rank_count(); first += stages) {
     std::vector<StageCosts> costs;
     for (int stage = 0; stage < stages; ++stage) {
-      const RankTimeline& rank = at(measured, first + stage);
+      const RankTimeline& rank = measured.of(first + stage);
       // One loss per microbatch; it counts as part of the last stage's forward.
       costs.push_back(
           {.forward = mean_length(rank, SpanKind::kForward) + mean_length(rank, SpanKind::kLoss),
@@ -67,7 +63,7 @@ Timeline theory_of(const Timeline& measured, const Schedule& schedule) {
     Timeline pipeline = simulate(step, costs);
     for (int stage = 0; stage < stages; ++stage) {
       RankTimeline& rank = pipeline.ranks[static_cast<size_t>(stage)];
-      rank.name = at(measured, first + stage).name;
+      rank.name = measured.of(first + stage).name;
       shift(rank.spans, first, schedule.microbatches);
       shift(rank.messages, first, schedule.microbatches);
       theory.ranks.push_back(std::move(rank));

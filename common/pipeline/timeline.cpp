@@ -5,13 +5,7 @@
 #include <array>
 
 namespace lab {
-namespace {
-
-const RankTimeline& at(const Timeline& timeline, int rank) {
-  return timeline.ranks.at(static_cast<size_t>(rank));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::string_view span_name(SpanKind kind) {
   static constexpr std::array<std::string_view, kSpanKinds> kNames = {
@@ -29,7 +23,7 @@ double makespan(const Timeline& timeline) {
 double compute_time(const Timeline& timeline, int rank) {
   double time = 0;
   double until = 0;  // the end of the latest pass
-  for (const Span& span : at(timeline, rank).spans) {
+  for (const Span& span : timeline.of(rank).spans) {
     if (is_compute(span.kind)) {
       time += span.length();
       until = span.end;
@@ -49,7 +43,7 @@ double idle_share(const Timeline& timeline) {
   double whole = 0;
   double computing = 0;
   for (int rank = 0; rank < timeline.rank_count(); ++rank) {
-    if (at(timeline, rank).is_network) continue;
+    if (timeline.of(rank).is_network) continue;
     whole += makespan(timeline);
     computing += compute_time(timeline, rank);
   }
@@ -59,7 +53,7 @@ double idle_share(const Timeline& timeline) {
 int peak_in_flight(const Timeline& timeline, int rank) {
   int now = 0;
   int peak = 0;
-  for (const Span& span : at(timeline, rank).spans) {
+  for (const Span& span : timeline.of(rank).spans) {
     if (span.kind == SpanKind::kForward) peak = std::max(peak, ++now);
     if (span.kind == SpanKind::kBackward) --now;
   }

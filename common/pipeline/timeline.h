@@ -59,6 +59,7 @@ struct Timeline {
   std::vector<RankTimeline> ranks;
 
   int rank_count() const { return static_cast<int>(ranks.size()); }
+  const RankTimeline& of(int rank) const { return ranks.at(static_cast<size_t>(rank)); }
 };
 
 /// The end of the last span; 0 if there is none.

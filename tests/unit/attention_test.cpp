@@ -7,7 +7,7 @@
 #include "common/ops/ops.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::attention_test {
 namespace {
 
 using test::Doubles;
@@ -167,4 +167,4 @@ TEST(Attention, LargeScoresStayFinite) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::attention_test

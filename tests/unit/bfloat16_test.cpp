@@ -15,7 +15,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::bfloat16_test {
 namespace {
 
 using test::random_tensor;
@@ -282,4 +282,4 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{1, 67, 200, 2, 2, 48}));
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::bfloat16_test

@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/model/llama_stage.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/numeric.h"
 #include "tests/unit/tiny_training.h"
 
-namespace lab {
+namespace lab::bound_weights_test {
 namespace {
 
 LlamaConfig config(bool tied) {
@@ -26,10 +25,6 @@ LlamaStage bound(const LlamaConfig& c, uint64_t seed = 1) {
 
 Tensor zeros_for(const LlamaStage& model, size_t part) {
   return Tensor::zeros({model.part_size(part)});
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.numel() == b.numel() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 /// One forward and backward pass; returns the logits.
@@ -57,8 +52,8 @@ TEST_P(BoundWeights, PartsAreThePiecesOfTheFlatBuffer) {
     const Tensor values = Tensor::zeros({parts.part_size(p) + 3});  // more than it takes
     parts.bind(p, values);
     parts.initialise(p);
-    EXPECT_TRUE(same_bits(values.rows(0, parts.part_size(p)),
-                          whole.parameters().rows(first, first + parts.part_size(p))))
+    EXPECT_TRUE(test::same_bits(values.rows(0, parts.part_size(p)),
+                                whole.parameters().rows(first, first + parts.part_size(p))))
         << parts.part_name(p);
     for (const Parameter& parameter : parts.part_parameters(p)) {
       EXPECT_GE(parameter.value.data(), values.data()) << parameter.name;
@@ -84,7 +79,7 @@ TEST_P(BoundWeights, TheSameBitsAsItsOwnMemory) {
     gradients.push_back(zeros_for(parts, p));
     parts.bind_gradient(p, gradients[p]);
   }
-  EXPECT_TRUE(same_bits(run(parts), expected));
+  EXPECT_TRUE(test::same_bits(run(parts), expected));
   int64_t first = 0;
   for (size_t p = 0; p < parts.part_count(); ++p) {
     const Tensor whole_gradient = whole.gradients().rows(first, first + parts.part_size(p));
@@ -120,7 +115,7 @@ TEST_P(BoundWeights, ObserversBindWhatIsNeededAndReleaseIt) {
         parts.release(use.part);
         if (use.pass == LlamaStage::Pass::kBackward) parts.release_gradient(use.part);
       });
-  EXPECT_TRUE(same_bits(run(parts), expected));
+  EXPECT_TRUE(test::same_bits(run(parts), expected));
   EXPECT_EQ(events, GetParam() ? "+f0>1 -f0>1 +f1>2 -f1>2 +f2>3 -f2>3 +f3>0 +f0 -f3>0 -f0 "
                                  "+b0>3 +b3>2 -b0>3 -b3>2 +b2>1 -b2>1 +b1>0 -b1>0 +b0 -b0 "
                                : "+f0>1 -f0>1 +f1>2 -f1>2 +f2>3 -f2>3 +f3 -f3 "
@@ -162,4 +157,4 @@ TEST(BoundWeights, WhatIsNotBoundIsAnErrorByName) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::bound_weights_test

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/checkpoint_parts.h"
 #include "tests/unit/error_of.h"
+#include "tests/unit/numeric.h"
 #include "tests/unit/simulated_job.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_training.h"
@@ -55,14 +55,10 @@ struct Trained {
   Adam adam;
 };
 
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
-
 inline bool same(const Trained& a, const Trained& b) {
-  return same_bits(a.model.parameters(), b.model.parameters()) &&
-         same_bits(a.adam.state()[0].value, b.adam.state()[0].value) &&
-         same_bits(a.adam.state()[1].value, b.adam.state()[1].value);
+  return test::same_bits(a.model.parameters(), b.model.parameters()) &&
+         test::same_bits(a.adam.state()[0].value, b.adam.state()[0].value) &&
+         test::same_bits(a.adam.state()[1].value, b.adam.state()[1].value);
 }
 
 inline std::vector<std::string> files_in(const fs::path& folder) {

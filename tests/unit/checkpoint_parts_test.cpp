@@ -14,9 +14,10 @@
 #include "tests/unit/checkpoint_parts_run.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/file_size_limit.h"
+#include "tests/unit/numeric.h"
 #include "tests/unit/raw_files.h"
 
-namespace lab {
+namespace lab::checkpoint_parts_test {
 namespace {
 
 using namespace checkpoint_parts;
@@ -38,7 +39,7 @@ TEST_F(CheckpointPartsTest, AnyNumberOfRanksWritesWhatAnyOtherReads) {
             << mesh.replicas << " x " << mesh.stages << ", loaded by stage " << stage << " of "
             << stages;
     const LlamaStage whole = load_model(checkpoint);
-    EXPECT_TRUE(same_bits(whole.parameters(), Trained(0, 1).model.parameters()));
+    EXPECT_TRUE(test::same_bits(whole.parameters(), Trained(0, 1).model.parameters()));
     EXPECT_EQ(load_training_state(checkpoint).step, 1);
     EXPECT_EQ(error_of([&] { verify_checkpoint(checkpoint); }), "");
     EXPECT_EQ(files_in(run_), std::vector<std::string>{"checkpoint-000001"});
@@ -86,7 +87,7 @@ TEST_F(CheckpointPartsTest, SlicesOfLayersMakeWholeTensors) {
   LlamaStage other = slice_of_model(1, kSeed + 1);
   Adam adam(other.parameters().numel(), {}, lab01::adam_update);
   load_for_training(checkpoint, other, adam);
-  EXPECT_TRUE(same_bits(other.parameters(), slice_of_model(1, kSeed).parameters()));
+  EXPECT_TRUE(test::same_bits(other.parameters(), slice_of_model(1, kSeed).parameters()));
   for (int64_t i = 0; i < other.parameters().numel(); ++i)
     ASSERT_EQ(adam.state()[1].value.data()[i], 0.25F * other.parameters().data()[i]);
 }
@@ -291,4 +292,4 @@ TEST_F(CheckpointPartsTest, AMissingOrDamagedPartIsNamedAndOnlyNeededOnesAreRead
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::checkpoint_parts_test

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
@@ -13,18 +12,15 @@
 #include "common/run/checkpoint/config_json.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/file_size_limit.h"
+#include "tests/unit/numeric.h"
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_training.h"
 
-namespace lab {
+namespace lab::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
-}
 
 // A model with an optimizer that has taken a few steps.
 struct Trained {
@@ -96,9 +92,9 @@ TEST_F(CheckpointTest, HoldsEverythingThatTrainingNeeds) {
   load_for_training(checkpoint, resumed.model, resumed.adam);
   resumed.adam.set_steps(state.optimizer_steps);
   EXPECT_EQ(resumed.train(4, 8), trained.train(4, 8)) << "losses must be equal bit by bit";
-  EXPECT_TRUE(same_bits(resumed.model.parameters(), trained.model.parameters()));
+  EXPECT_TRUE(test::same_bits(resumed.model.parameters(), trained.model.parameters()));
   for (size_t i = 0; i < 2; ++i)
-    EXPECT_TRUE(same_bits(resumed.adam.state()[i].value, trained.adam.state()[i].value));
+    EXPECT_TRUE(test::same_bits(resumed.adam.state()[i].value, trained.adam.state()[i].value));
 }
 
 TEST_F(CheckpointTest, OpensForInferenceWithTheSameLogits) {
@@ -106,7 +102,8 @@ TEST_F(CheckpointTest, OpensForInferenceWithTheSameLogits) {
   trained.train(1, 2);
   LlamaStage model = load_model(save(2, trained));
   EXPECT_EQ(model.config(), trained.model.config());
-  EXPECT_TRUE(same_bits(model.forward(pattern_batch(1)), trained.model.forward(pattern_batch(1))));
+  EXPECT_TRUE(
+      test::same_bits(model.forward(pattern_batch(1)), trained.model.forward(pattern_batch(1))));
 }
 
 TEST_F(CheckpointTest, IsAFolderOfHuggingFace) {
@@ -159,7 +156,7 @@ TEST_F(CheckpointTest, SavingAStepAgainReplacesIt) {
   save(5, trained);
   trained.train(1, 1);
   const LlamaStage model = load_model(save(5, trained));
-  EXPECT_TRUE(same_bits(model.parameters(), trained.model.parameters()));
+  EXPECT_TRUE(test::same_bits(model.parameters(), trained.model.parameters()));
   EXPECT_EQ(std::distance(fs::directory_iterator(run_), {}), 1);
 }
 
@@ -222,7 +219,7 @@ TEST_F(CheckpointTest, AnotherModelOrOptimizerIsRefused) {
 TEST_F(CheckpointTest, AForeignFolderOpensButCannotBeTrainedFurther) {
   const Trained trained;
   const fs::path folder = foreign(trained);
-  EXPECT_TRUE(same_bits(load_model(folder).parameters(), trained.model.parameters()));
+  EXPECT_TRUE(test::same_bits(load_model(folder).parameters(), trained.model.parameters()));
   EXPECT_NE(error_of([&] { load_training_state(folder); }).find("has no training.json"),
             std::string::npos);
 }
@@ -360,4 +357,4 @@ TEST_F(CheckpointTest, BrokenJsonIsAnError) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::checkpoint_test

@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::collective_thread_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -38,4 +38,4 @@ TEST(CollectiveThread, AWaitHasADeadline) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::collective_thread_test

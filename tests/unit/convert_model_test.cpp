@@ -21,7 +21,7 @@
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_training.h"
 
-namespace lab {
+namespace lab::convert_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -343,4 +343,4 @@ TEST_F(CorruptBinTest, OtherFormatsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::convert_model_test

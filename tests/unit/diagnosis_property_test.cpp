@@ -13,7 +13,7 @@
 #include "common/comm/diagnosis/diagnosis.h"
 #include "common/comm/diagnosis/flight_recorder.h"
 
-namespace lab {
+namespace lab::diagnosis_property_test {
 namespace {
 
 class Random {
@@ -329,4 +329,4 @@ TEST(DiagnosisProperty, EarlyReportsComeTrue) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::diagnosis_property_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/recorded_ranks.h"
 
-namespace lab {
+namespace lab::diagnosis_test {
 namespace {
 
 TEST(Describe, NamesWhatMatters) {
@@ -322,4 +322,4 @@ TEST(Diagnosis, GoneMeansGoneInBothLooks) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::diagnosis_test

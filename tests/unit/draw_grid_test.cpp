@@ -9,7 +9,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::draw_grid_test {
 namespace {
 
 // Without escape sequences.
@@ -214,4 +214,4 @@ TEST(DrawGrid, NothingHappened) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::draw_grid_test

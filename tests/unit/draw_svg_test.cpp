@@ -7,7 +7,7 @@
 #include "tests/unit/markup.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::draw_svg_test {
 namespace {
 
 double width_of(const std::string& svg) { return std::stod(svg.substr(svg.find("width=\"") + 7)); }
@@ -70,4 +70,4 @@ TEST(DrawSvg, NothingHappened) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::draw_svg_test

@@ -10,7 +10,7 @@
 #include "common/pipeline/simulate.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::draw_trace_test {
 namespace {
 
 using nlohmann::json;
@@ -103,4 +103,4 @@ TEST(DrawTrace, AnyNameIsValidJson) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::draw_trace_test

@@ -6,7 +6,7 @@
 #include "common/ops/ops.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::elementwise_test {
 namespace {
 
 using test::Doubles;
@@ -36,4 +36,4 @@ TEST(Elementwise, SumsOfSquaresAreThoseOfEachTensor) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::elementwise_test

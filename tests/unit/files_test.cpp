@@ -20,7 +20,7 @@
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -233,4 +233,4 @@ TEST_F(FilesTest, SyncFolderNamesAMissingFolder) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::files_test

@@ -11,7 +11,7 @@
 #include "common/error.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::flight_recorder_test {
 namespace {
 
 OpRecord message(OpKind kind, int peer, int tag, uint64_t sequence, uint64_t bytes = 16) {
@@ -203,4 +203,4 @@ TEST(FlightRecorder, RefusesRanksThatThereCannotBe) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::flight_recorder_test

@@ -8,7 +8,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::folder_lock_test {
 namespace {
 
 TEST(FolderLock, TheSecondIsRefusedUntilTheFirstIsGone) {
@@ -40,4 +40,4 @@ TEST(FolderLock, LeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::folder_lock_test

@@ -8,9 +8,10 @@
 #include "common/run/checkpoint/checkpoint.h"
 #include "tests/unit/checkpoint_parts_run.h"
 #include "tests/unit/error_of.h"
+#include "tests/unit/numeric.h"
 #include "tests/unit/raw_files.h"
 
-namespace lab {
+namespace lab::foreign_parts_test {
 namespace {
 
 using namespace checkpoint_parts;
@@ -43,7 +44,8 @@ class ForeignPartsTest : public CheckpointPartsTest {
 };
 
 TEST_F(ForeignPartsTest, Opens) {
-  EXPECT_TRUE(same_bits(load_model(checkpoint_).parameters(), Trained(0, 1).model.parameters()));
+  EXPECT_TRUE(
+      test::same_bits(load_model(checkpoint_).parameters(), Trained(0, 1).model.parameters()));
 }
 
 TEST_F(ForeignPartsTest, AnIndexThatIsWrongIsRefused) {
@@ -109,4 +111,4 @@ TEST_F(ForeignPartsTest, ASmallerModelOpensOnlyWithItsOwnConfig) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::foreign_parts_test

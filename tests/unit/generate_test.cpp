@@ -9,7 +9,7 @@
 #include "common/run/options/run_plan.h"
 #include "common/tensor/parallel.h"
 
-namespace lab {
+namespace lab::generate_test {
 namespace {
 
 constexpr int64_t kContext = 24;
@@ -136,4 +136,4 @@ TEST_F(GenerateTest, RefusesWhatCannotWork) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::generate_test

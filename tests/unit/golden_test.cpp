@@ -4,11 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "common/error.h"
+#include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::golden_test {
 namespace {
 
 constexpr double kTolerance = 1e-5;  // relative to the largest number of the tensor
@@ -34,10 +33,6 @@ void clear_padding(const Tensor& logits, const TokenBatch& batch) {
   for (int64_t row = 0; row < batch.batch * batch.length; ++row)
     if (batch.tokens[static_cast<size_t>(row)] == kPadding)
       all_rows(logits).rows(row, row + 1).fill(0.0F);
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 /// Row `b` as a separate batch, without its padding.
@@ -93,7 +88,7 @@ TEST_P(GoldenTest, RowsAsMicrobatchesInFlightAddUpToTheBatch) {
     reference_loss(own_logits, row, targets);
     alone.backward(own_logits);
   }
-  EXPECT_TRUE(same_bits(model.gradients(), alone.gradients()));
+  EXPECT_TRUE(test::same_bits(model.gradients(), alone.gradients()));
 }
 
 TEST_P(GoldenTest, ZeroGradientsForgetsAndDiscardLeavesNoTrace) {
@@ -139,7 +134,7 @@ TEST_P(GoldenTest, StagesHaveTheBitsOfTheWhole) {
       stages.push_back(
           golden_.stage({s * layers / count, (s + 1) * layers / count, s == 0, s == count - 1}));
     }
-    EXPECT_TRUE(same_bits(run_pipeline(stages, golden_.tokens), expected));
+    EXPECT_TRUE(test::same_bits(run_pipeline(stages, golden_.tokens), expected));
 
     std::map<std::string, Tensor> gradients;
     for (const LlamaStage& stage : stages)
@@ -153,7 +148,8 @@ TEST_P(GoldenTest, StagesHaveTheBitsOfTheWhole) {
       }
     ASSERT_EQ(gradients.size(), whole.front().named_parameters().size());
     for (const Parameter& parameter : whole.front().named_parameters())
-      EXPECT_TRUE(same_bits(gradients.at(parameter.name), parameter.gradient)) << parameter.name;
+      EXPECT_TRUE(test::same_bits(gradients.at(parameter.name), parameter.gradient))
+          << parameter.name;
   }
 }
 
@@ -191,4 +187,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::golden_test

@@ -10,7 +10,7 @@
 #include "common/tensor/tensor.h"
 #include "labs/01_single_gpu/check_gradients.h"
 
-namespace lab {
+namespace lab::gradient_check_test {
 namespace {
 
 // f(x) = sum of exp(x_i) is its own gradient.
@@ -91,4 +91,4 @@ TEST(GradientCheck, FindsMistakesInLab01) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::gradient_check_test

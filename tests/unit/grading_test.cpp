@@ -16,7 +16,7 @@
 #include "tests/grading/task_result.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab::grading {
+namespace lab::grading::grading_test {
 namespace {
 
 bool contains(const std::string& text, const std::string& part) {
@@ -355,4 +355,4 @@ TEST(Starter, IsUnwrittenWhileTheCallIsThere) {
 }
 
 }  // namespace
-}  // namespace lab::grading
+}  // namespace lab::grading::grading_test

@@ -22,7 +22,7 @@
 #include "tests/unit/held_process.h"
 #include "tests/unit/program_run.h"
 
-namespace lab {
+namespace lab::job_test {
 namespace {
 
 using Arguments = std::vector<std::string>;
@@ -355,4 +355,4 @@ TEST(JobUnderTorchrun, FindsItsRanks) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::job_test

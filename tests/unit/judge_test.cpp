@@ -12,7 +12,7 @@
 #include "common/comm/store/memory_store.h"
 #include "common/run/rendezvous/job_keys.h"
 
-namespace lab {
+namespace lab::judge_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -147,4 +147,4 @@ TEST(JudgeOfALauncher, AStoppedProcessIsNotRunning) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::judge_test

@@ -9,7 +9,7 @@
 #include "common/run/rendezvous/rank_environment.h"
 #include "tests/unit/rank_variables.h"
 
-namespace lab {
+namespace lab::launch_options_test {
 namespace {
 
 TEST(LaunchOptions, WhoLaunches) {
@@ -45,7 +45,7 @@ TEST(LaunchOptions, SeveralHosts) {
   for (const int ranks : {6, 0}) {
     const LaunchOptions options = on_host(1, 2, ranks);
     EXPECT_FALSE(is_launcher(options, from(rank)));
-    const RankEnvironment place = read(rank, options);
+    const RankEnvironment place = read_variables(rank, options);
     EXPECT_EQ(place.rank, 4);
     EXPECT_EQ(place.local_rank, 1);
     EXPECT_EQ(place.master_addr, "10.0.0.1");
@@ -118,4 +118,4 @@ TEST(LaunchOptions, CommandLineRanges) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::launch_options_test

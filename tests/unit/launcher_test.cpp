@@ -14,7 +14,7 @@
 #include "tests/unit/free_port.h"
 #include "tests/unit/program_run.h"
 
-namespace lab {
+namespace lab::launcher_test {
 namespace {
 
 class Launcher : public testing::Test {
@@ -398,4 +398,4 @@ TEST_F(Launcher, CommandLinesThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::launcher_test

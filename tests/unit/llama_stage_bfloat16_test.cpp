@@ -12,7 +12,7 @@
 #include "tests/unit/numeric.h"
 #include "tests/unit/tiny_stage.h"
 
-namespace lab {
+namespace lab::llama_stage_bfloat16_test {
 namespace {
 
 using test::random_batch;
@@ -126,4 +126,4 @@ TEST_F(Bfloat16OnCpu, StagesHaveTheBitsOfTheWholeModel) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::llama_stage_bfloat16_test

@@ -4,13 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 
 #include "common/error.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::llama_stage_test {
 namespace {
 
 using test::random_tensor;
@@ -44,12 +43,6 @@ const Parameter& named(const LlamaStage& stage, const std::string& name) {
   throw std::runtime_error("no parameter " + name);
 }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.clone();
-  const Tensor y = b.clone();
-  return x.shape() == y.shape() && std::memcmp(x.data(), y.data(), x.bytes()) == 0;
-}
-
 /// One forward and backward pass with a made-up gradient of the logits.
 void run(LlamaStage& model, const TokenBatch& tokens, int microbatch = 0) {
   const Tensor logits = model.forward(tokens, microbatch);
@@ -68,16 +61,16 @@ TEST(LlamaStage, InitialValuesDependOnSeedAndName) {
   const LlamaStage a = whole(c, 1);
   const LlamaStage again = whole(c, 1);
   const LlamaStage other = whole(c, 2);
-  EXPECT_TRUE(same_bits(a.parameters(), again.parameters()));
+  EXPECT_TRUE(test::same_bits(a.parameters(), again.parameters()));
   const std::string name = "model.layers.1.mlp.up_proj.weight";
-  EXPECT_FALSE(same_bits(named(a, name).value, named(other, name).value));
+  EXPECT_FALSE(test::same_bits(named(a, name).value, named(other, name).value));
   EXPECT_FALSE(
-      same_bits(named(a, name).value, named(a, "model.layers.2.mlp.up_proj.weight").value));
+      test::same_bits(named(a, name).value, named(a, "model.layers.2.mlp.up_proj.weight").value));
   for (float w : named(a, "model.norm.weight").value.values()) EXPECT_EQ(w, 1.0F);
 
   const LlamaStage middle(c, {.first_layer = 1, .last_layer = 2}, Device::kCpu, 1);
   for (const Parameter& p : middle.named_parameters())
-    EXPECT_TRUE(same_bits(p.value, named(a, p.name).value)) << p.name;
+    EXPECT_TRUE(test::same_bits(p.value, named(a, p.name).value)) << p.name;
 }
 
 TEST(LlamaStage, InitialValuesHaveTheRightSpread) {
@@ -107,7 +100,7 @@ TEST(LlamaStage, StagesInARowEqualTheWholeBitForBit) {
 
     const Tensor expected = model.forward(tokens).clone();
     const Tensor logits = last.forward(first.forward(tokens));
-    EXPECT_TRUE(same_bits(logits, expected));
+    EXPECT_TRUE(test::same_bits(logits, expected));
 
     const Tensor gradient = random_tensor(expected.shape(), 3);
     EXPECT_FALSE(model.backward(gradient.clone()).defined()) << "tokens have no gradient";
@@ -115,14 +108,14 @@ TEST(LlamaStage, StagesInARowEqualTheWholeBitForBit) {
     for (LlamaStage* stage : {&first, &last})
       for (const Parameter& p : stage->named_parameters()) {
         if (tied && (p.name == "lm_head.weight" || p.name == "model.embed_tokens.weight")) continue;
-        EXPECT_TRUE(same_bits(p.gradient, named(model, p.name).gradient)) << p.name;
+        EXPECT_TRUE(test::same_bits(p.gradient, named(model, p.name).gradient)) << p.name;
       }
     if (tied) {  // the two halves of a tied gradient, added once
       model.gradients();
       const Tensor sum = named(first, "model.embed_tokens.weight").gradient.clone();
       const auto head = named(last, "lm_head.weight").gradient.values();
       for (size_t i = 0; i < head.size(); ++i) sum.values()[i] += head[i];
-      EXPECT_TRUE(same_bits(sum, named(model, "model.embed_tokens.weight").gradient));
+      EXPECT_TRUE(test::same_bits(sum, named(model, "model.embed_tokens.weight").gradient));
     }
   }
 }
@@ -137,7 +130,7 @@ TEST(LlamaStage, MicrobatchesInFlightDoNotDisturbEachOther) {
   std::vector<Tensor> logits;
   for (int i = 0; i < 3; ++i) logits.push_back(in_flight.forward(tokens[i], i));
   for (int i : {2, 0, 1}) in_flight.backward(random_tensor(logits[0].shape(), 5), i);
-  EXPECT_TRUE(same_bits(in_flight.gradients(), one_by_one.gradients()));
+  EXPECT_TRUE(test::same_bits(in_flight.gradients(), one_by_one.gradients()));
 }
 
 TEST(LlamaStage, GradientsAddUpUntilZeroed) {
@@ -226,7 +219,7 @@ std::vector<size_t> announced(LlamaStage& stage, const std::function<void()>& ba
   backward();
   stage.when_gradient_ready({});
   for (size_t i = 0; i < order.size(); ++i)
-    EXPECT_TRUE(same_bits(seen[i], stage.named_parameters()[order[i]].gradient))
+    EXPECT_TRUE(test::same_bits(seen[i], stage.named_parameters()[order[i]].gradient))
         << stage.named_parameters()[order[i]].name << " was written later";
   return order;
 }
@@ -249,7 +242,7 @@ TEST(LlamaStage, AnnouncesEveryGradientOnceTheLastLayerFirst) {
       run(silent, tokens, microbatch);
     }
     test::expect_near(model.gradients(), to_doubles(silent.gradients()), 1e-5, "gradients");
-    EXPECT_TRUE(tied || same_bits(model.gradients(), silent.gradients()));
+    EXPECT_TRUE(tied || test::same_bits(model.gradients(), silent.gradients()));
   }
 }
 
@@ -289,4 +282,4 @@ TEST(LlamaStage, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::llama_stage_test

@@ -14,7 +14,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/tiny_training.h"
 
-namespace lab {
+namespace lab::memory_account_test {
 namespace {
 
 using Account = std::shared_ptr<MemoryAccount>;
@@ -130,4 +130,4 @@ TEST(MemoryAccount, AModelAndItsOptimizerByKind) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::memory_account_test

@@ -13,7 +13,7 @@
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::metrics_test {
 namespace {
 
 StepRecord record_of(int64_t step) {
@@ -174,4 +174,4 @@ TEST(LossPlot, SurvivesEmptySingleAndLongRuns) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::metrics_test

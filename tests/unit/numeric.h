@@ -1,10 +1,12 @@
-// Helpers for testing operations: random tensors, float64 references, finite differences.
+// Helpers for testing operations: random tensors, comparisons, float64 references, finite
+// differences.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -28,6 +30,13 @@ inline Tensor random_tensor(Shape shape, uint64_t seed, float size = 1.0F) {
 inline Doubles to_doubles(const Tensor& tensor) {
   const Tensor dense = tensor.clone();
   return {dense.values().begin(), dense.values().end()};
+}
+
+/// Equal shapes, and equal numbers to the last bit.
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.clone();
+  const Tensor y = b.clone();
+  return a.shape() == b.shape() && std::memcmp(x.data(), y.data(), x.bytes()) == 0;
 }
 
 /// Largest difference, relative to the largest expected magnitude (or to 0.01, where all expected

@@ -6,7 +6,7 @@
 #include "common/gpu/on_demand/library.h"
 #include "tests/unit/error_of.h"
 
-namespace lab::on_demand {
+namespace lab::on_demand::on_demand_test {
 namespace {
 
 TEST(OnDemand, PassesCallsOn) {
@@ -29,4 +29,4 @@ TEST(OnDemand, NamesTheFunctionThatAnOlderLibraryLacks) {
 }
 
 }  // namespace
-}  // namespace lab::on_demand
+}  // namespace lab::on_demand::on_demand_test

@@ -8,7 +8,7 @@
 #include "common/error.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::ops_test {
 namespace {
 
 using test::Doubles;
@@ -256,4 +256,4 @@ TEST(SwiGlu, ExtremeGatesStayFinite) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::ops_test

@@ -9,7 +9,7 @@
 #include "common/optim/schedule.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::optim_test {
 namespace {
 
 /// Stands in for lab 01's function: writes down what it was given.
@@ -97,4 +97,4 @@ TEST(Clip, ScalesToTheNormOrLeavesAlone) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::optim_test

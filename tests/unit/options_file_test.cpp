@@ -9,7 +9,7 @@
 #include "tests/unit/parsed_plan.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::options_file_test {
 namespace {
 
 std::string written(const TempFolder& folder, const std::string& text) {
@@ -69,4 +69,4 @@ TEST(OptionsFile, DoesNotSayWhereTheRunIs) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::options_file_test

@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 
-namespace lab {
+namespace lab::parallel_test {
 namespace {
 
 TEST(Parallel, EveryIndexOnce) {
@@ -50,4 +50,4 @@ TEST(Parallel, AnExceptionComesOutOfTheLoop) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::parallel_test

@@ -9,7 +9,7 @@
 
 #include "tests/unit/gloo_ranks.h"
 
-namespace lab {
+namespace lab::patient_lock_test {
 namespace {
 
 // ThreadSanitizer has a pthread_mutex_trylock of its own.
@@ -62,4 +62,4 @@ TEST(PatientLock, MessagesInBothDirectionsOfAConnection) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::patient_lock_test

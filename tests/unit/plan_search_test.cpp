@@ -11,7 +11,7 @@
 #include "common/tools/plan/search.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::plan_search_test {
 namespace {
 
 Cluster six_devices() {
@@ -229,4 +229,4 @@ TEST(PlanSearch, WhatMakesNoSenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::plan_search_test

@@ -8,7 +8,7 @@
 #include "common/tools/plan/presets.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::plan_test {
 namespace {
 
 LlamaConfig tiny(int64_t kv_heads, bool tied) {
@@ -179,4 +179,4 @@ TEST(Plan, ShardsDivideWhatTheirStageSays) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::plan_test

@@ -11,7 +11,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::plan_time_test {
 namespace {
 
 constexpr double kTiny = 1e-9;  // relative
@@ -297,4 +297,4 @@ TEST(PlanTime, MoreMicrobatchesMeanASmallerBubble) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::plan_time_test

@@ -14,7 +14,7 @@
 #include "tests/unit/recorded_ranks.h"
 #include "tests/unit/simulated_job.h"
 
-namespace lab {
+namespace lab::posted_collectives_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -391,4 +391,4 @@ TEST(PostedOverGloo, ARankThatFailsLeavesAtOnce) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::posted_collectives_test

@@ -12,7 +12,7 @@
 
 #include "common/run/launch/signal_queue.h"
 
-namespace lab {
+namespace lab::prefix_output_test {
 namespace {
 
 class Writing : public testing::Test {
@@ -64,4 +64,4 @@ TEST_F(Writing, GivesUpWhenItIsToStop) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::prefix_output_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lab {
+namespace lab::printable_test {
 namespace {
 
 TEST(Printable, EscapesWhatCouldPoseAsAMessage) {
@@ -20,4 +20,4 @@ TEST(Printable, CutsLongText) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::printable_test

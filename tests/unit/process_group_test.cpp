@@ -16,7 +16,7 @@
 #include "common/error.h"
 #include "tests/unit/gloo_ranks.h"
 
-namespace lab {
+namespace lab::process_group_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -373,4 +373,4 @@ TEST(ProcessGroupOverGloo, ResultsAreTheSameBitsOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::process_group_test

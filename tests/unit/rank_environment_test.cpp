@@ -9,7 +9,7 @@
 #include "common/run/rendezvous/launcher_variables.h"
 #include "tests/unit/rank_variables.h"
 
-namespace lab {
+namespace lab::rank_environment_test {
 namespace {
 
 LaunchOptions by_hand(int rank, int world_size) {
@@ -33,7 +33,7 @@ class Places : public testing::TestWithParam<Place> {};
 
 TEST_P(Places, AreUnderstood) {
   const Place& expected = GetParam();
-  const RankEnvironment place = read(expected.variables);
+  const RankEnvironment place = read_variables(expected.variables);
   EXPECT_EQ(place.rank, expected.rank);
   EXPECT_EQ(place.world_size, expected.world_size);
   EXPECT_EQ(place.local_rank, expected.local_rank);
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(RankEnvironment, ByHand) {
   LaunchOptions options = by_hand(1, 3);
-  RankEnvironment place = read({}, options);
+  RankEnvironment place = read_variables({}, options);
   EXPECT_EQ(place.rank, 1);
   EXPECT_EQ(place.world_size, 3);
   EXPECT_EQ(place.local_rank, 1);
@@ -109,7 +109,7 @@ TEST(RankEnvironment, ByHand) {
   options.master_addr = "10.0.0.1";
   options.master_port = 4711;
   options.timeout_s = 1.5;
-  place = read({}, options);
+  place = read_variables({}, options);
   EXPECT_EQ(place.master_addr, "10.0.0.1");
   EXPECT_EQ(place.bind_addr, "");  // whichever leads there
   EXPECT_EQ(place.master_port, 4711);
@@ -118,12 +118,12 @@ TEST(RankEnvironment, ByHand) {
 
 TEST(RankEnvironment, ByHandInOneTaskOfSrunOrBesideEqualVariables) {
   const Variables task = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}});
-  EXPECT_EQ(read(task, by_hand(1, 3)).rank, 1);
-  EXPECT_EQ(read({{"RANK", "1"}, {"WORLD_SIZE", "3"}}, by_hand(1, 3)).rank, 1);
+  EXPECT_EQ(read_variables(task, by_hand(1, 3)).rank, 1);
+  EXPECT_EQ(read_variables({{"RANK", "1"}, {"WORLD_SIZE", "3"}}, by_hand(1, 3)).rank, 1);
 }
 
 TEST(RankEnvironment, OwnLauncher) {
-  const RankEnvironment place = read(
+  const RankEnvironment place = read_variables(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "4711"}, {kStoreServedVariable, "1"}},
       launching(2));
   EXPECT_TRUE(place.store_is_served);
@@ -131,32 +131,36 @@ TEST(RankEnvironment, OwnLauncher) {
 }
 
 TEST(RankEnvironment, TorchrunsOwnStoreKeepsItsPort) {
-  const uint16_t port = read(kTorchrun).master_port;
+  const uint16_t port = read_variables(kTorchrun).master_port;
   EXPECT_GE(port, kFirstDerivedPort);
   EXPECT_LT(port, kFirstDerivedPort + kDerivedPorts);
-  EXPECT_EQ(read(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}})).master_port, port);
-  EXPECT_NE(read(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})).master_port, port);
-  EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).master_port, 29400);
+  EXPECT_EQ(read_variables(with(kTorchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}})).master_port,
+            port);
+  EXPECT_NE(read_variables(with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}})).master_port,
+            port);
+  EXPECT_EQ(
+      read_variables(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).master_port,
+      29400);
   LaunchOptions options;
   options.master_port = 4711;
-  EXPECT_EQ(read(kTorchrun, options).master_port, 4711);
+  EXPECT_EQ(read_variables(kTorchrun, options).master_port, 4711);
 }
 
 TEST(RankEnvironment, PortsOfMpirunAndSrunComeFromTheJob) {
-  const uint16_t port = read(kSrun).master_port;
+  const uint16_t port = read_variables(kSrun).master_port;
   EXPECT_GE(port, kFirstDerivedPort);
   EXPECT_LT(port, kFirstDerivedPort + kDerivedPorts);
-  EXPECT_EQ(read(with(kSrun, {{"SLURM_PROCID", "0"}})).master_port, port);
-  EXPECT_NE(read(with(kSrun, {{"SLURM_STEP_ID", "1"}})).master_port, port);
-  EXPECT_EQ(read(with(kSrun, {{"MASTER_PORT", "4711"}})).master_port, 4711);
-  EXPECT_NE(read(kOpenMpi).master_port,
-            read(with(kOpenMpi, {{"PMIX_NAMESPACE", "1"}})).master_port);
+  EXPECT_EQ(read_variables(with(kSrun, {{"SLURM_PROCID", "0"}})).master_port, port);
+  EXPECT_NE(read_variables(with(kSrun, {{"SLURM_STEP_ID", "1"}})).master_port, port);
+  EXPECT_EQ(read_variables(with(kSrun, {{"MASTER_PORT", "4711"}})).master_port, 4711);
+  EXPECT_NE(read_variables(kOpenMpi).master_port,
+            read_variables(with(kOpenMpi, {{"PMIX_NAMESPACE", "1"}})).master_port);
 }
 
 TEST(RankEnvironment, FileStoreInPlaceOfAPort) {
   LaunchOptions options = by_hand(0, 2);
   options.store = "/shared/job";
-  const RankEnvironment place = read({{"MASTER_ADDR", "node"}}, options);
+  const RankEnvironment place = read_variables({{"MASTER_ADDR", "node"}}, options);
   EXPECT_EQ(place.store_folder, "/shared/job");
   EXPECT_EQ(place.bind_addr, "127.0.0.1");
 }
@@ -254,4 +258,4 @@ TEST(RankEnvironment, FirstHostOfSlurmsList) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::rank_environment_test

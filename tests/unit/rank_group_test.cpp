@@ -7,7 +7,7 @@
 #include "tests/grading/rank_harness.h"
 #include "tests/grading/rank_main.h"
 
-namespace lab::grading {
+namespace lab::grading::rank_group_test {
 namespace {
 
 class RankGroupTest : public testing::TestWithParam<Network> {
@@ -112,4 +112,4 @@ TEST(RankGroupOverGloo, AStoppedRankIsNamed) {
 }
 
 }  // namespace
-}  // namespace lab::grading
+}  // namespace lab::grading::rank_group_test

@@ -26,7 +26,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab::grading {
+namespace lab::grading::rank_harness_test {
 namespace {
 
 std::vector<RankResult> run(const std::string& scenario, size_t ranks = 1, const Parcel& input = {},
@@ -311,4 +311,4 @@ TEST(ChildProcess, DoesNotOutliveItsParent) {
 }
 
 }  // namespace
-}  // namespace lab::grading
+}  // namespace lab::grading::rank_harness_test

@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 
-namespace lab {
+namespace lab::rank_snapshot_test {
 namespace {
 
 OpRecord random_op(std::mt19937_64& random) {
@@ -154,4 +154,4 @@ TEST(OpKind, NamesAreThoseOfTheVerbs) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::rank_snapshot_test

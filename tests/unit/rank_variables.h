@@ -20,13 +20,14 @@ inline GetVariable from(const Variables& variables) {
   };
 }
 
-inline RankEnvironment read(const Variables& variables, const LaunchOptions& options = {}) {
+inline RankEnvironment read_variables(const Variables& variables,
+                                      const LaunchOptions& options = {}) {
   return read_rank_environment(options, from(variables));
 }
 
 inline std::string usage_error(const Variables& variables, const LaunchOptions& options = {}) {
   try {
-    const RankEnvironment place = read(variables, options);
+    const RankEnvironment place = read_variables(variables, options);
     return fmt::format("no error: rank {} of {}", place.rank, place.world_size);
   } catch (const UsageError& error) {
     return error.what();

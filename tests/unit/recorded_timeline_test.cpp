@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiny_training.h"
 
-namespace lab {
+namespace lab::recorded_timeline_test {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -91,4 +91,4 @@ TEST(RecordedTimeline, APassThatFailsHasAnEnd) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::recorded_timeline_test

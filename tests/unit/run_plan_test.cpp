@@ -14,7 +14,7 @@
 #include "tests/unit/parsed_plan.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::run_plan_test {
 namespace {
 
 TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
@@ -355,4 +355,4 @@ TEST(MainGuard, TurnsExceptionsIntoExitCodes) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::run_plan_test

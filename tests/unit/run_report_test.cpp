@@ -11,7 +11,7 @@
 #include "tests/unit/example_report.h"
 #include "tests/unit/markup.h"
 
-namespace lab {
+namespace lab::run_report_test {
 namespace {
 
 // Nothing that a browser would fetch or run.
@@ -229,4 +229,4 @@ TEST(HtmlText, NumbersAsPeopleReadThem) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::run_report_test

@@ -14,7 +14,7 @@
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::safetensors_test {
 namespace {
 
 class SafetensorsTest : public testing::Test {
@@ -256,4 +256,4 @@ TEST_F(SafetensorsTest, TensorsMayBeListedInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::safetensors_test

@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 
-namespace lab {
+namespace lab::sampler_test {
 namespace {
 
 using Indices = std::vector<int64_t>;
@@ -148,4 +148,4 @@ TEST(SamplerTest, RefusesAShardOfSequencesThatDoNotExist) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::sampler_test

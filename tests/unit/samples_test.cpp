@@ -8,7 +8,7 @@
 #include "common/error.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::samples_test {
 namespace {
 
 using Samples = std::vector<SampleText>;
@@ -52,4 +52,4 @@ TEST(Samples, StepsThatAreTakenAgainReplaceWhatTheyWroteBefore) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::samples_test

@@ -9,7 +9,7 @@
 
 #include "common/error.h"
 
-namespace lab {
+namespace lab::sampling_test {
 namespace {
 
 constexpr int kDraws = 20000;
@@ -110,4 +110,4 @@ TEST(Sampling, RefusesNonsense) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::sampling_test

@@ -8,7 +8,7 @@
 #include "tests/unit/pipeline_plans.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::schedule_test {
 namespace {
 
 constexpr const char* kText =
@@ -129,4 +129,4 @@ TEST(Schedule, ReadsFiles) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::schedule_test

@@ -13,7 +13,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::settle_ranks_test {
 namespace {
 
 RunPlan plan_of(Division division, const std::vector<std::string>& arguments) {
@@ -176,4 +176,4 @@ TEST(SettleRanks, AFileOfOptionsTellsTheWholeMesh) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::settle_ranks_test

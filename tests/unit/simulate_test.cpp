@@ -8,7 +8,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::simulate_test {
 namespace {
 
 using Spans = std::vector<Span>;
@@ -166,4 +166,4 @@ TEST(Simulate, CostsMayBeZero) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::simulate_test

@@ -9,7 +9,7 @@
 #include "common/error.h"
 #include "tests/unit/simulated_job.h"
 
-namespace lab {
+namespace lab::simulation_ends_test {
 namespace {
 
 using Kind = Diagnosis::Kind;
@@ -200,4 +200,4 @@ TEST(SimulationEnds, MismatchesAreExplained) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::simulation_ends_test

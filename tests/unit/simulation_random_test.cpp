@@ -10,7 +10,7 @@
 #include "common/comm/sim/simulation.h"
 #include "tests/unit/simulated_job.h"
 
-namespace lab {
+namespace lab::simulation_random_test {
 namespace {
 
 // A step of a random program. All ranks walk through the same list in the same order; a message
@@ -155,4 +155,4 @@ TEST(SimulationRandom, ADiagnosisCanBeRepeated) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::simulation_random_test

@@ -13,7 +13,7 @@
 #include "common/error.h"
 #include "tests/unit/simulated_job.h"
 
-namespace lab {
+namespace lab::simulation_test {
 namespace {
 
 TEST(Simulation, PostingBothAndThenWaitingIsNone) {
@@ -336,4 +336,4 @@ TEST(Simulation, ContradictoryOptionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::simulation_test

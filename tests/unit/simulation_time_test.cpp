@@ -9,7 +9,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/simulated_job.h"
 
-namespace lab {
+namespace lab::simulation_time_test {
 namespace {
 
 using Times = std::vector<double>;
@@ -232,4 +232,4 @@ TEST(SimulationTime, RefusesWhatContradictsIt) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::simulation_time_test

@@ -9,7 +9,7 @@
 #include "common/comm/sim/simulation.h"
 #include "tests/unit/simulated_job.h"
 
-namespace lab {
+namespace lab::simulation_verbs_test {
 namespace {
 
 class SimulatedVerbs : public testing::TestWithParam<std::tuple<int, int>> {
@@ -186,4 +186,4 @@ TEST(SimulationVerbs, ReductionsHaveTheSameBitsEverywhere) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::simulation_verbs_test

@@ -8,7 +8,7 @@
 #include "common/model/weights.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::slice_test {
 namespace {
 
 LlamaConfig small() {
@@ -91,4 +91,4 @@ TEST(Slice, EveryRankHasTheNormsAndNoMatrixTwice) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::slice_test

@@ -12,7 +12,7 @@
 #include "common/io/files.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::sorted_shard_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -71,4 +71,4 @@ TEST(MeanTokensTest, CapitalsHaveLargerNumbersThanWords) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::sorted_shard_test

@@ -7,7 +7,7 @@
 #include "common/model/llama_stage.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::split_test {
 namespace {
 
 TEST(Split, TheHeadOfTheWorkbooksModelCostsLessThanALayer) {
@@ -73,4 +73,4 @@ TEST(Split, TheCountOfWeightsIsThatOfTheStages) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::split_test

@@ -2,7 +2,6 @@
 // whole model.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <numbers>
 
@@ -11,11 +10,12 @@
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/saved_tensors.h"
+#include "tests/unit/numeric.h"
 #include "tests/unit/simulated_job.h"
 #include "tests/unit/temp_folder.h"
 #include "tests/unit/tiny_training.h"
 
-namespace lab {
+namespace lab::stages_test {
 namespace {
 
 constexpr uint64_t kSeed = 3;
@@ -31,10 +31,6 @@ LlamaStage stage_of(int rank, int ranks) {
   const LlamaConfig config = three_layers();
   if (ranks == 1) return {config, StageSpan::whole(config), Device::kCpu, kSeed};
   return {config, spans_of(config, {1, 1, 1})[static_cast<size_t>(rank)], Device::kCpu, kSeed};
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
 TEST(Stages, TheLastStagesNumberArrivesWhole) {
@@ -69,11 +65,11 @@ TEST(Stages, AStageLoadsItsPartOfACheckpoint) {
     for (const auto& [name, tensor] : adam->state()) tensor.fill(0.0F);
     load_for_training(checkpoint, stage, *adam);
     const LlamaStage expected = stage_of(rank, 3);
-    EXPECT_TRUE(same_bits(stage.parameters(), expected.parameters()));
+    EXPECT_TRUE(test::same_bits(stage.parameters(), expected.parameters()));
     for (size_t i = 0; i < 2; ++i)
-      EXPECT_TRUE(same_bits(adam->state()[i].value, adam_of(expected)->state()[i].value));
+      EXPECT_TRUE(test::same_bits(adam->state()[i].value, adam_of(expected)->state()[i].value));
   }
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::stages_test

@@ -12,7 +12,7 @@
 #include "tests/grading/training_case.h"
 #include "tests/grading/training_rank.h"
 
-namespace lab::grading {
+namespace lab::grading::step_comparison_test {
 namespace {
 
 /// One process, two steps of three microbatches each.
@@ -99,4 +99,4 @@ TEST(StepComparison, SaysOnWhichRanksItIsTheSame) {
 }
 
 }  // namespace
-}  // namespace lab::grading
+}  // namespace lab::grading::step_comparison_test

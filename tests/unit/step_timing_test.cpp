@@ -8,7 +8,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/example_report.h"
 
-namespace lab {
+namespace lab::step_timing_test {
 namespace {
 
 Span collective(std::optional<OpKind> kind, double start, double end, uint64_t bytes,
@@ -190,4 +190,4 @@ TEST(TheoryOf, RefusesRanksThatAreNoPipelines) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::step_timing_test

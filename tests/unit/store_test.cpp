@@ -21,7 +21,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::store_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -241,4 +241,4 @@ TEST(FileStoreTest, SaysWhatIsWrongWithTheFolder) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::store_test

@@ -13,7 +13,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::story_reader_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -177,4 +177,4 @@ TEST(Utf8Test, FindsTheFirstBadByteWhereverItIs) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::story_reader_test

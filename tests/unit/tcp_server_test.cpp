@@ -16,7 +16,7 @@
 #include "common/error.h"
 #include "tests/unit/error_of.h"
 
-namespace lab {
+namespace lab::tcp_server_test {
 namespace {
 
 using tcp_store::Clock;
@@ -241,4 +241,4 @@ TEST(TcpServer, NobodyListens) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::tcp_server_test

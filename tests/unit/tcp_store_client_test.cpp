@@ -9,7 +9,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/tcp_store_peer.h"
 
-namespace lab {
+namespace lab::tcp_store_client_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -86,4 +86,4 @@ TEST(TcpStoreClientTest, GetGivesUpWhenTheServerDoesNotAnswer) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::tcp_store_client_test

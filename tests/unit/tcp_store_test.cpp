@@ -21,7 +21,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/tcp_store_peer.h"
 
-namespace lab {
+namespace lab::tcp_store_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -355,4 +355,4 @@ TEST_F(TcpStoreTest, LeavesNoDescriptorToProgramsThatAreStarted) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::tcp_store_test

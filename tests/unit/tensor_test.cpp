@@ -9,7 +9,7 @@
 #include "common/tensor/vector_math.h"
 #include "tests/unit/numeric.h"
 
-namespace lab {
+namespace lab::tensor_test {
 namespace {
 
 using test::to_doubles;
@@ -102,4 +102,4 @@ TEST(FastExp, Ends) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::tensor_test

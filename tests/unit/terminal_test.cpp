@@ -8,7 +8,7 @@
 
 #include "common/io/descriptor.h"
 
-namespace lab {
+namespace lab::terminal_test {
 namespace {
 
 class Color : public testing::Test {
@@ -38,4 +38,4 @@ TEST_F(Color, CanBeRefused) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::terminal_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lab {
+namespace lab::timeline_test {
 namespace {
 
 // Rank 0 computes for 1 + 2 + 1 of 8, rank 1 for 2; the rest it waits, or nothing is known.
@@ -76,4 +76,4 @@ TEST(Timeline, SpansHaveNamesOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::timeline_test

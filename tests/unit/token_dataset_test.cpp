@@ -16,7 +16,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::token_dataset_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,4 +252,4 @@ TEST_F(TokenDatasetTest, AnImpossibleCacheFolderIsNamed) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::token_dataset_test

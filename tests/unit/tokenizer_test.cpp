@@ -18,7 +18,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::tokenizer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -320,4 +320,4 @@ TEST_F(TokenizerTest, DamagedCharacterMapsAreErrors) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::tokenizer_test

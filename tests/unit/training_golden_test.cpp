@@ -8,7 +8,7 @@
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/unit/golden.h"
 
-namespace lab {
+namespace lab::training_golden_test {
 namespace {
 
 // PyTorch's own float32 differs from the float64 golden values by up to 5e-5 of the displacement.
@@ -81,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Models, TrainingGoldenTest, testing::Values("multi_head
                          [](const auto& instance) { return std::string(instance.param); });
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::training_golden_test

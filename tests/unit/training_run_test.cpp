@@ -17,7 +17,7 @@
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::training_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -188,4 +188,4 @@ TEST_F(TrainingRunTest, ARunWithoutAStepLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::training_run_test

@@ -11,7 +11,7 @@
 #include "tests/unit/raw_files.h"
 #include "tests/unit/temp_folder.h"
 
-namespace lab {
+namespace lab::training_state_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -86,4 +86,4 @@ TEST_F(TrainingStateTest, RefusesWhatLacksSomething) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::training_state_test

@@ -7,7 +7,7 @@
 #include "common/comm/diagnosis/diagnosis.h"
 #include "tests/unit/recorded_ranks.h"
 
-namespace lab {
+namespace lab::two_looks_test {
 namespace {
 
 TEST(TwoLooks, ReportsHalfASecondAfterTheFirstLook) {
@@ -85,4 +85,4 @@ TEST(TwoLooks, EntriesOverALongTimeDoNotAddUp) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::two_looks_test

@@ -7,7 +7,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::validate_deadlock_test {
 namespace {
 
 std::optional<ScheduleFault> fault_of(const std::string& text) {
@@ -167,4 +167,4 @@ TEST(Deadlock, NeverWithAllMessagesPosted) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::validate_deadlock_test

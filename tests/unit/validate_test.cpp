@@ -8,7 +8,7 @@
 #include "tests/unit/error_of.h"
 #include "tests/unit/pipeline_plans.h"
 
-namespace lab {
+namespace lab::validate_test {
 namespace {
 
 Schedule of_text(const std::string& text) { return schedule_from_text(text, "text"); }
@@ -132,4 +132,4 @@ TEST(Validate, IsFastForManyMicrobatchesAndStages) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::validate_test

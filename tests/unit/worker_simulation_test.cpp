@@ -8,7 +8,7 @@
 
 #include "common/error.h"
 
-namespace lab {
+namespace lab::worker_simulation_test {
 namespace {
 
 using Kind = SimulatedEvent::Kind;
@@ -159,4 +159,4 @@ TEST(WorkerSimulation, WhatNeverEndsIsEnded) {
 }
 
 }  // namespace
-}  // namespace lab
+}  // namespace lab::worker_simulation_test

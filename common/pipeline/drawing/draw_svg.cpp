@@ -18,7 +18,7 @@ constexpr double kDigit = 7.2;           // of the labels in the cells
 constexpr double kLabelMargin = 6;       // left and right of such a label, together
 constexpr double kLetter = 7.4;          // of all other text
 constexpr double kLegendLetter = 6.4;    // narrow enough for all entries at once
-constexpr double kFiguresWidth = 130;    // "25 %" and "3" after each row
+constexpr double kFiguresRoom = 130;     // "25 %" and "3" after each row
 constexpr double kLeastTimeWidth = 640;  // narrower looks lost on a page
 constexpr double kGreatestTimeWidth = 20000;
 
@@ -63,7 +63,7 @@ class Figure {
   }
 
   std::string text() const {
-    const double width = left_ + time_width_ + kFiguresWidth + kMargin;
+    const double width = left_ + time_width_ + kFiguresRoom + kMargin;
     const double height = bottom_ + 80;
     std::string svg = fmt::format(
         "<svg class=\"timeline\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} "
@@ -96,7 +96,7 @@ class Figure {
                  fmt::format("makespan {}, idle {:.1f} % of all ranks' time",
                              format_time(time_, timeline_.unit), 100 * idle_share(timeline_)));
     svg += label(left_ + time_width_ + 56, top_ - 10, "faint end", "idle");
-    return svg + label(left_ + time_width_ + kFiguresWidth, top_ - 10, "faint end", "in flight");
+    return svg + label(left_ + time_width_ + kFiguresRoom, top_ - 10, "faint end", "in flight");
   }
 
   std::string row(int rank) const {
@@ -110,7 +110,7 @@ class Figure {
       svg += cell(span, rank, y);
     svg += label(left_ + time_width_ + 56, base, "end",
                  fmt::format("{:.0f} %", 100 * idle_share(timeline_, rank)));
-    return svg + label(left_ + time_width_ + kFiguresWidth, base, "end",
+    return svg + label(left_ + time_width_ + kFiguresRoom, base, "end",
                        std::to_string(peak_in_flight(timeline_, rank)));
   }
 

@@ -16,7 +16,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartReport, files, written, error)
 
 namespace {
 
-constexpr int kTag = 0x7E87;  // not one that a training step would use
+constexpr int kTextTag = 0x7E87;  // not one that a training step would use
 
 // Characters, four to a number.
 Tensor letters_of(const std::string& text) {
@@ -60,17 +60,17 @@ std::string done_by_rank_0(ProcessGroup& group, const std::function<std::string(
 
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& text) {
   if (group.rank() > 0) {
-    group.send(as_tensor(static_cast<double>(text.size())), 0, kTag);
-    group.send(letters_of(text), 0, kTag);
+    group.send(as_tensor(static_cast<double>(text.size())), 0, kTextTag);
+    group.send(letters_of(text), 0, kTextTag);
     return {};
   }
   std::vector<std::string> texts = {text};
   for (int rank = 1; rank < group.size(); ++rank) {
     const Tensor size = as_tensor(0.0);
-    group.recv(size, rank, kTag);
+    group.recv(size, rank, kTextTag);
     const auto count = static_cast<size_t>(as_double(size.data()));
     const Tensor letters = room_for(count);
-    group.recv(letters, rank, kTag);
+    group.recv(letters, rank, kTextTag);
     texts.push_back(text_of(letters, count));
   }
   return texts;

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTokenFile = ".written-by-rank-0";
-constexpr int kTag = 0x7E88;  // of tensors that rank 0 writes for others
+constexpr int kTensorTag = 0x7E88;  // of tensors that rank 0 writes for others
 
 std::string random_token() {
   std::random_device random;
@@ -64,7 +64,7 @@ void write_for(int from, ProcessGroup& world, const fs::path& folder, PartReport
     std::vector<NamedTensor> tensors;
     for (const auto& [name, shape] : file.tensors) {
       tensors.push_back({name, Tensor::empty(shape)});
-      world.recv(tensors.back().value, from, kTag);
+      world.recv(tensors.back().value, from, kTensorTag);
     }
     if (report.error.empty()) report.error = failure_of([&] { write_part(folder, file, tensors); });
   }
@@ -171,7 +171,7 @@ fs::path save_checkpoint_parts(const fs::path& run, const RankOfModel& rank,
       write_for(other, world, folder, reports[static_cast<size_t>(other)]);
   if (!report.written)
     for (const SavedGroup* group : own)
-      for (const NamedTensor& tensor : group->tensors) world.send(tensor.value, 0, kTag);
+      for (const NamedTensor& tensor : group->tensors) world.send(tensor.value, 0, kTensorTag);
   return done_by_rank_0(world, [&] {
     require_success(reports);
     const Checksums checksums = write_indices(folder, rank, config, reports);

@@ -31,8 +31,8 @@ using std::chrono::milliseconds;
 
 constexpr int kPollMilliseconds = 20;
 constexpr milliseconds kBetweenLooks{100};
-constexpr milliseconds kAfterTerm{2000};   // from SIGTERM to SIGKILL
-constexpr milliseconds kSilentWait{2000};  // for ranks that are writing a checkpoint
+constexpr milliseconds kAfterTerm{2000};  // from SIGTERM to SIGKILL
+constexpr milliseconds kUntilTold{2000};  // that ranks are writing a checkpoint
 constexpr std::chrono::minutes kUnattended{
     5};  // from SIGTERM to SIGKILL where nobody can ask twice
 
@@ -150,7 +150,7 @@ class Launch {
   void interrupt(int signal) {
     interrupted_ = signal;
     for (const auto& child : ranks_.children) child->send_signal(signal);
-    tell_at_ = Clock::now() + kSilentWait;
+    tell_at_ = Clock::now() + kUntilTold;
   }
 
   /// The terminal, or whatever read the output, is gone.

@@ -15,7 +15,7 @@
 namespace lab {
 namespace {
 
-constexpr int kReadsPerCall = 64;
+constexpr int kChunksPerCall = 64;
 constexpr size_t kLongestLine = 64 << 10;
 
 }  // namespace
@@ -47,7 +47,7 @@ PrefixOutput::PrefixOutput(std::string prefix, int target, Errors& errors)
 
 int PrefixOutput::pass_on(int stop) {
   std::array<char, 16384> buffer;
-  for (int i = 0; i < kReadsPerCall && reading_; ++i) {
+  for (int i = 0; i < kChunksPerCall && reading_; ++i) {
     const ssize_t count = read(reading_.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;

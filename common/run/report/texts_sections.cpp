@@ -14,7 +14,7 @@ constexpr size_t kMaxStories = 24;
 constexpr size_t kMaxLetters = 4000;  // bytes of a story
 constexpr size_t kMaxFactLetters = 300;
 constexpr size_t kMaxFacts = 60;  // of a group
-constexpr size_t kMaxGroups = 12;
+constexpr size_t kMaxFactGroups = 12;
 
 std::string cut(const std::string& text, size_t most) {
   if (text.size() <= most) return html_escaped(text);
@@ -51,7 +51,7 @@ std::string stories_section(const RunReport& report) {
 std::string facts_section(const RunReport& report) {
   if (report.facts.empty()) return "";
   std::string html = "<section><h2>Configuration</h2>\n<div class=\"facts\">\n";
-  for (size_t g = 0; g < std::min(report.facts.size(), kMaxGroups); ++g) {
+  for (size_t g = 0; g < std::min(report.facts.size(), kMaxFactGroups); ++g) {
     const FactGroup& group = report.facts[g];
     html += "<div>";
     if (!group.title.empty()) html += "<h3>" + cut(group.title, kMaxFactLetters) + "</h3>";

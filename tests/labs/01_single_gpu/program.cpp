@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab01 {
+namespace lab01::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -17,4 +17,4 @@ TEST(TaskProgram, Sgd) {
 }
 
 }  // namespace
-}  // namespace lab01
+}  // namespace lab01::program

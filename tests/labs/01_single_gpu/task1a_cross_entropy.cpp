@@ -9,7 +9,7 @@
 #include "tests/grading/verdict.h"
 #include "tests/labs/01_single_gpu/softmax.h"
 
-namespace lab01 {
+namespace lab01::task1a {
 namespace {
 
 using lab::Tensor;
@@ -311,4 +311,4 @@ TEST(Task1a, LongRows) {
 }
 
 }  // namespace
-}  // namespace lab01
+}  // namespace lab01::task1a

@@ -9,7 +9,7 @@
 #include "tests/grading/verdict.h"
 #include "tests/labs/01_single_gpu/softmax.h"
 
-namespace lab01 {
+namespace lab01::task1b {
 namespace {
 
 using lab::Tensor;
@@ -262,4 +262,4 @@ TEST(Task1b, ThreadsAddUpWithoutLoss) {
 }
 
 }  // namespace
-}  // namespace lab01
+}  // namespace lab01::task1b

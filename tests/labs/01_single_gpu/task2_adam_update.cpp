@@ -8,7 +8,7 @@
 #include "tests/grading/training_case.h"
 #include "tests/grading/verdict.h"
 
-namespace lab01 {
+namespace lab01::task2 {
 namespace {
 
 using lab::Tensor;
@@ -327,4 +327,4 @@ TEST(Task2, EveryStateStepAndConfiguration) {
 }
 
 }  // namespace
-}  // namespace lab01
+}  // namespace lab01::task2

@@ -10,7 +10,7 @@
 #include "tests/grading/training_judge.h"
 #include "tests/grading/verdict.h"
 
-namespace lab01 {
+namespace lab01::task3 {
 namespace {
 
 using lab::grading::CaseLimits;
@@ -145,4 +145,4 @@ TEST(Task3, AnyLossOfAnySize) {
 }
 
 }  // namespace
-}  // namespace lab01
+}  // namespace lab01::task3

@@ -8,7 +8,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 
-namespace lab02 {
+namespace lab02::task1 {
 namespace {
 
 using lab::grading::Call;
@@ -109,4 +109,4 @@ TEST(Task1, FiveRanksInAnyOrder) { expect_weights_of_rank_0(5, lab::grading::lat
 TEST(Task1, OneRankKeepsItsWeights) { expect_weights_of_rank_0(1, {}); }
 
 }  // namespace
-}  // namespace lab02
+}  // namespace lab02::task1

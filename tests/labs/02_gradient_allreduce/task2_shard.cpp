@@ -9,7 +9,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 
-namespace lab02 {
+namespace lab02::task2 {
 namespace {
 
 using lab::grading::Numbers;
@@ -197,4 +197,4 @@ TEST(Task2, AnySizes) {
 }
 
 }  // namespace
-}  // namespace lab02
+}  // namespace lab02::task2

@@ -7,7 +7,7 @@
 
 #include "tests/labs/02_gradient_allreduce/means.h"
 
-namespace lab02 {
+namespace lab02::task3 {
 namespace {
 
 using lab::Shape;
@@ -187,4 +187,4 @@ TEST(Task3, OneRankKeepsItsMean) {
 }
 
 }  // namespace
-}  // namespace lab02
+}  // namespace lab02::task3

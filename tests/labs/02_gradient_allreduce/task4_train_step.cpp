@@ -6,7 +6,7 @@
 #include "tests/grading/training_judge.h"
 #include "tests/labs/02_gradient_allreduce/means.h"
 
-namespace lab02 {
+namespace lab02::task4 {
 namespace {
 
 using lab::grading::JobOptions;
@@ -88,4 +88,4 @@ TEST(Task4, TwoRanksWithLateMessages) {
 TEST(Task4, FiveRanksInAnyOrder) { expect_training(5, 43, given(lab::grading::late_messages(46))); }
 
 }  // namespace
-}  // namespace lab02
+}  // namespace lab02::task4

@@ -5,7 +5,7 @@
 
 #include "tests/labs/02_gradient_allreduce/means.h"
 
-namespace lab02 {
+namespace lab02::task5 {
 namespace {
 
 using lab::grading::JobOptions;
@@ -76,4 +76,4 @@ TEST(Task5, LateMessagesInAnyOrder) {
 TEST(Task5, OneRank) { expect_mean_losses({{{3.25}, {7}}, {{0.0}, {0}}, {{1.5}, {7}}}, {}); }
 
 }  // namespace
-}  // namespace lab02
+}  // namespace lab02::task5

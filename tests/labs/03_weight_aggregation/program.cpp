@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab03 {
+namespace lab03::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -19,4 +19,4 @@ TEST(TaskProgram, ShardsThatDiffer) {
 TEST(TaskProgram, OneRank) { expect_program({"--ranks", "1", "--steps", "3", "--every", "2"}); }
 
 }  // namespace
-}  // namespace lab03
+}  // namespace lab03::program

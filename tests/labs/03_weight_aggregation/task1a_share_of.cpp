@@ -11,7 +11,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 
-namespace lab03 {
+namespace lab03::task1a {
 namespace {
 
 using lab::grading::expect_on_every_rank;
@@ -113,4 +113,4 @@ TEST(Task1a, OneRankHasAll) {
 TEST(Task1a, ThreeRanks) { expect_shares(examples_for(3, lab::grading::scenario_seed() + 40), {}); }
 
 }  // namespace
-}  // namespace lab03
+}  // namespace lab03::task1a

@@ -6,7 +6,7 @@
 
 #include "tests/labs/03_weight_aggregation/weights.h"
 
-namespace lab03 {
+namespace lab03::task1b {
 namespace {
 
 using lab::grading::Call;
@@ -82,4 +82,4 @@ TEST(Task1b, AfterOtherShares) {
 }
 
 }  // namespace
-}  // namespace lab03
+}  // namespace lab03::task1b

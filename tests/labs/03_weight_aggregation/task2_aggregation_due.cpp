@@ -13,7 +13,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 
-namespace lab03 {
+namespace lab03::task2 {
 namespace {
 
 using lab::grading::Numbers;
@@ -191,4 +191,4 @@ TEST(Task2, LateInALongRun) {
 }
 
 }  // namespace
-}  // namespace lab03
+}  // namespace lab03::task2

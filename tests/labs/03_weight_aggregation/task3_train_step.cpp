@@ -11,7 +11,7 @@
 #include "tests/grading/training_judge.h"
 #include "tests/labs/03_weight_aggregation/weights.h"
 
-namespace lab03 {
+namespace lab03::task3 {
 namespace {
 
 using lab::Tensor;
@@ -304,4 +304,4 @@ TEST(Task3, OneRankAloneIsLab01) { expect_training(1, 31, late_messages(33)); }
 TEST(Task3, ThreeRanks) { expect_training(3, 30, {}); }
 
 }  // namespace
-}  // namespace lab03
+}  // namespace lab03::task3

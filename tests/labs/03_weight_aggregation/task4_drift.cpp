@@ -8,7 +8,7 @@
 
 #include "tests/labs/03_weight_aggregation/weights.h"
 
-namespace lab03 {
+namespace lab03::task4 {
 namespace {
 
 using lab::grading::Expected;
@@ -245,4 +245,4 @@ TEST(Task4, AMillionWeights) {
 TEST(Task4, ThreeRanks) { expect_drifts(all_cases(3, scenario_seed() + 400), {}); }
 
 }  // namespace
-}  // namespace lab03
+}  // namespace lab03::task4

@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab04 {
+namespace lab04::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -19,4 +19,4 @@ TEST(TaskProgram, TwoRanksWithALargerBatch) {
 TEST(TaskProgram, OneRank) { expect_program({"--ranks", "1", "--steps", "3", "--log-every", "1"}); }
 
 }  // namespace
-}  // namespace lab04
+}  // namespace lab04::program

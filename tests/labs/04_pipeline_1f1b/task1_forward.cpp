@@ -4,7 +4,7 @@
 
 #include "tests/labs/04_pipeline_1f1b/passes.h"
 
-namespace lab04 {
+namespace lab04::task1 {
 namespace {
 
 using lab::Tensor;
@@ -117,4 +117,4 @@ TEST(Task1, OneToSixStagesWithLateMessages) {
 TEST(Task1, ThreeProcesses) { judge_pipelines(kForward, parts_of_three_ranks(), 230, {}); }
 
 }  // namespace
-}  // namespace lab04
+}  // namespace lab04::task1

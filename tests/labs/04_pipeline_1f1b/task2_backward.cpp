@@ -7,7 +7,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/labs/04_pipeline_1f1b/passes.h"
 
-namespace lab04 {
+namespace lab04::task2 {
 namespace {
 
 using lab::Tensor;
@@ -183,4 +183,4 @@ TEST(Task2, OneToSixStagesWithLateMessages) {
 TEST(Task2, ThreeProcesses) { judge_pipelines(kBackward, parts_of_three_ranks(), 330, {}); }
 
 }  // namespace
-}  // namespace lab04
+}  // namespace lab04::task2

@@ -12,7 +12,7 @@
 #include "common/model/config.h"
 #include "tests/grading/verdict.h"
 
-namespace lab04 {
+namespace lab04::task3 {
 namespace {
 
 using lab::StageSpan;
@@ -213,4 +213,4 @@ TEST(Task3, AnyModelWithAnyHead) {
 }
 
 }  // namespace
-}  // namespace lab04
+}  // namespace lab04::task3

@@ -11,7 +11,7 @@
 #include "tests/grading/training_oracle.h"
 #include "tests/labs/04_pipeline_1f1b/passes.h"
 
-namespace lab04 {
+namespace lab04::task4 {
 namespace {
 
 using lab::OpKind;
@@ -323,4 +323,4 @@ TEST(Task4, OneToSixStagesWithLateMessages) {
 TEST(Task4, ThreeProcesses) { judge_pipelines(kClip, parts_of_three_ranks(), 530, {}); }
 
 }  // namespace
-}  // namespace lab04
+}  // namespace lab04::task4

@@ -7,7 +7,7 @@
 #include "tests/grading/training_judge.h"
 #include "tests/labs/04_pipeline_1f1b/passes.h"
 
-namespace lab04 {
+namespace lab04::task5 {
 namespace {
 
 using lab::OpKind;
@@ -109,4 +109,4 @@ TEST(Task5, ThreeProcesses) {
 }
 
 }  // namespace
-}  // namespace lab04
+}  // namespace lab04::task5

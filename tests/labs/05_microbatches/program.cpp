@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab05 {
+namespace lab05::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -23,4 +23,4 @@ TEST(TaskProgram, OneStage) {
 }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::program

@@ -6,7 +6,7 @@
 
 #include "tests/labs/05_microbatches/plans.h"
 
-namespace lab05 {
+namespace lab05::task1 {
 namespace {
 
 using lab::Action;
@@ -49,4 +49,4 @@ TEST(Task1, AllForwardsThenAllBackwards) {
 }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task1

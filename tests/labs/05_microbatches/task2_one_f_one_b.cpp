@@ -6,7 +6,7 @@
 
 #include "tests/labs/05_microbatches/plans.h"
 
-namespace lab05 {
+namespace lab05::task2 {
 namespace {
 
 using lab::Action;
@@ -95,4 +95,4 @@ TEST(Task2, WarmUpThenSteadyStateThenCoolDown) {
 }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task2

@@ -7,7 +7,7 @@
 #include "common/pipeline/validate.h"
 #include "tests/labs/05_microbatches/plans.h"
 
-namespace lab05 {
+namespace lab05::task3 {
 namespace {
 
 using lab::ActionList;
@@ -68,4 +68,4 @@ TEST(Task3, OneForwardOneBackwardAndGpipe) { expect_naive_programs({"GPipe", "1F
 TEST(Task3, AnyPlan) { expect_naive_programs({"another order"}); }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task3

@@ -5,7 +5,7 @@
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
 
-namespace lab05 {
+namespace lab05::task4a {
 namespace {
 
 using lab::Schedule;
@@ -74,4 +74,4 @@ TEST(Task4a, ThreeProcesses) {
 }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task4a

@@ -7,7 +7,7 @@
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
 
-namespace lab05 {
+namespace lab05::task4b {
 namespace {
 
 using lab::Schedule;
@@ -135,4 +135,4 @@ TEST(Task4b, ThreeProcesses) {
 }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task4b

@@ -11,7 +11,7 @@
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
 
-namespace lab05 {
+namespace lab05::task5 {
 namespace {
 
 using lab::Action;
@@ -186,4 +186,4 @@ TEST(Task5, OnANetworkThatBuffersNothing) {
 }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task5

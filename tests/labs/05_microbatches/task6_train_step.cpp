@@ -11,7 +11,7 @@
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
 
-namespace lab05 {
+namespace lab05::task6 {
 namespace {
 
 using lab::OpKind;
@@ -426,4 +426,4 @@ TEST(Task6, RefusesWhatIsNoWholeWave) {
 TEST(Task6, OneStageRefusesAsWell) { expect_refusals(1, 2, {1, 0, 5}, 72); }
 
 }  // namespace
-}  // namespace lab05
+}  // namespace lab05::task6

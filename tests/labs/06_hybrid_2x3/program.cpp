@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab06 {
+namespace lab06::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -18,4 +18,4 @@ TEST(TaskProgram, TwoPipelinesOfOneStage) {
 }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::program

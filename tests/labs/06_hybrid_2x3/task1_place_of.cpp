@@ -5,7 +5,7 @@
 
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
-namespace lab06 {
+namespace lab06::task1 {
 namespace {
 
 struct Place {
@@ -114,4 +114,4 @@ TEST(Task1, PlacesInAnyMesh) {
 }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task1

@@ -6,7 +6,7 @@
 
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
-namespace lab06 {
+namespace lab06::task2 {
 namespace {
 
 enum class Group { kPipeline, kReplicas };
@@ -174,4 +174,4 @@ TEST(Task2, ASingleRank) { expect_meshes({{1, 1}, {1, 2}, {2, 1}, {1, 1}}, 1, la
 TEST(Task2, OverGloo) { expect_meshes({{2, 3}, {2, 2}, {3, 2}}, 6, {}); }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task2

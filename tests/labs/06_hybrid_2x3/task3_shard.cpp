@@ -7,7 +7,7 @@
 #include "tests/grading/shares.h"
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
-namespace lab06 {
+namespace lab06::task3 {
 namespace {
 
 using lab::grading::Sequences;
@@ -113,4 +113,4 @@ TEST(Task3, AnySizes) {
 }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task3

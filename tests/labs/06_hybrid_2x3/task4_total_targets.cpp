@@ -6,7 +6,7 @@
 
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
-namespace lab06 {
+namespace lab06::task4 {
 namespace {
 
 using lab::TokenBatch;
@@ -160,4 +160,4 @@ TEST(Task4, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task4

@@ -3,7 +3,7 @@
 
 #include "tests/labs/06_hybrid_2x3/steps.h"
 
-namespace lab06 {
+namespace lab06::task5 {
 namespace {
 
 /// Without clipping: the gradients go into the optimizer as they are.
@@ -58,4 +58,4 @@ TEST(Task5, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task5

@@ -3,7 +3,7 @@
 
 #include "tests/labs/06_hybrid_2x3/steps.h"
 
-namespace lab06 {
+namespace lab06::task6 {
 namespace {
 
 void expect_training(const std::vector<StepCase>& cases, JobOptions options) {
@@ -30,4 +30,4 @@ TEST(Task6, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task6

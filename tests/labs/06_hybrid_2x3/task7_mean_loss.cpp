@@ -6,7 +6,7 @@
 
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
-namespace lab06 {
+namespace lab06::task7 {
 namespace {
 
 constexpr double kTolerance = 1e-6;  // a loss that travels as a float passes
@@ -118,4 +118,4 @@ TEST(Task7, ASingleRank) { expect_mean_losses({{1, 1}}, 74, late_messages(74)); 
 TEST(Task7, OverGloo) { expect_mean_losses({{3, 2}}, 75, {}); }
 
 }  // namespace
-}  // namespace lab06
+}  // namespace lab06::task7

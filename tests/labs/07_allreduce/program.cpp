@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab07 {
+namespace lab07::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -16,4 +16,4 @@ TEST(TaskProgram, Hierarchical) {
 }
 
 }  // namespace
-}  // namespace lab07
+}  // namespace lab07::program

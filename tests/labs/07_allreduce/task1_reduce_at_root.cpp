@@ -3,7 +3,7 @@
 
 #include "tests/labs/07_allreduce/reduction.h"
 
-namespace lab07 {
+namespace lab07::task1 {
 namespace {
 
 constexpr const char* kFunction = "reduce_at_root";
@@ -35,4 +35,4 @@ TEST(Task1, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab07
+}  // namespace lab07::task1

@@ -4,7 +4,7 @@
 #include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
-namespace lab07 {
+namespace lab07::task2 {
 namespace {
 
 const std::vector<std::string> kFunctions = {"ring_reduce_scatter", "ring_all_gather",
@@ -46,4 +46,4 @@ TEST(Task2, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab07
+}  // namespace lab07::task2

@@ -3,7 +3,7 @@
 
 #include "tests/labs/07_allreduce/reduction.h"
 
-namespace lab07 {
+namespace lab07::task3 {
 namespace {
 
 constexpr const char* kFunction = "doubling_all_reduce";
@@ -36,4 +36,4 @@ TEST(Task3, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab07
+}  // namespace lab07::task3

@@ -3,7 +3,7 @@
 
 #include "tests/labs/07_allreduce/reduction.h"
 
-namespace lab07 {
+namespace lab07::task4 {
 namespace {
 
 constexpr const char* kFunction = "hierarchical_all_reduce";
@@ -39,4 +39,4 @@ TEST(Task4, OverGloo) {
 }
 
 }  // namespace
-}  // namespace lab07
+}  // namespace lab07::task4

@@ -12,7 +12,7 @@
 
 #include "tests/labs/07_allreduce/reduction.h"
 
-namespace lab07 {
+namespace lab07::task5 {
 namespace {
 
 using lab::CostModel;
@@ -217,4 +217,4 @@ TEST(Task5, AnyCosts) {
 }
 
 }  // namespace
-}  // namespace lab07
+}  // namespace lab07::task5

@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab08 {
+namespace lab08::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -15,4 +15,4 @@ TEST(TaskProgram, ThreeRanks) {
 TEST(TaskProgram, OneRank) { expect_program({"--ranks", "1", "--steps", "4", "--log-every", "1"}); }
 
 }  // namespace
-}  // namespace lab08
+}  // namespace lab08::program

@@ -8,7 +8,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab08 {
+namespace lab08::task1 {
 namespace {
 
 using lab::grading::Call;
@@ -154,4 +154,4 @@ TEST(Task1, Drawn) {
 }
 
 }  // namespace
-}  // namespace lab08
+}  // namespace lab08::task1

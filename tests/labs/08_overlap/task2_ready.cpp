@@ -3,7 +3,7 @@
 
 #include "tests/labs/08_overlap/steps.h"
 
-namespace lab08 {
+namespace lab08::task2 {
 namespace {
 
 using lab::grading::scenario_seed;
@@ -31,4 +31,4 @@ TEST(Task2, NothingIsReadyTwice) {
 }
 
 }  // namespace
-}  // namespace lab08
+}  // namespace lab08::task2

@@ -8,7 +8,7 @@
 
 #include "tests/labs/08_overlap/steps.h"
 
-namespace lab08 {
+namespace lab08::task3 {
 namespace {
 
 using lab::grading::scenario_seed;
@@ -65,4 +65,4 @@ TEST(Task3, AGradientThatIsNeverReady) {
 }
 
 }  // namespace
-}  // namespace lab08
+}  // namespace lab08::task3

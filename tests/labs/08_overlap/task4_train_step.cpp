@@ -10,7 +10,7 @@
 #include "tests/grading/training_judge.h"
 #include "tests/grading/verdict.h"
 
-namespace lab08 {
+namespace lab08::task4 {
 namespace {
 
 using lab::grading::JobOptions;
@@ -156,4 +156,4 @@ TEST(Task4, OneRankIsLab01) { expect_training(1, 85, lab::grading::late_messages
 TEST(Task4, ThreeRanksOverGloo) { expect_training(3, 87, {}); }
 
 }  // namespace
-}  // namespace lab08
+}  // namespace lab08::task4

@@ -12,7 +12,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab08 {
+namespace lab08::task5 {
 namespace {
 
 using lab::grading::Call;
@@ -295,4 +295,4 @@ TEST(Task5, TheBestCapacity) {
 }
 
 }  // namespace
-}  // namespace lab08
+}  // namespace lab08::task5

@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab09 {
+namespace lab09::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -17,4 +17,4 @@ TEST(TaskProgram, TwoRanksOfStage1) {
 }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::program

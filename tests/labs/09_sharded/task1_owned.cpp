@@ -6,7 +6,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab09 {
+namespace lab09::task1 {
 namespace {
 
 using lab::grading::Numbers;
@@ -80,4 +80,4 @@ TEST(Task1, EqualShards) {
 }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task1

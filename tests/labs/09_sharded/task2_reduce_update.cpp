@@ -5,7 +5,7 @@
 #include "tests/grading/training_case.h"
 #include "tests/labs/09_sharded/promises.h"
 
-namespace lab09 {
+namespace lab09::task2 {
 namespace {
 
 using lab::grading::Mistake;
@@ -120,4 +120,4 @@ TEST(Task2, OneRank) { expect_steps(1, 1, 27, simulated("2", 28)); }
 TEST(Task2, OverGloo) { expect_steps(1, 2, 29, over_gloo("2"), kCasesOverGloo); }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task2

@@ -3,7 +3,7 @@
 
 #include "tests/labs/09_sharded/promises.h"
 
-namespace lab09 {
+namespace lab09::task3 {
 namespace {
 
 TEST(Task3, ThreeRanks) { expect_steps(2, 3, 31, simulated("3", 32)); }
@@ -12,4 +12,4 @@ TEST(Task3, OneRank) { expect_steps(2, 1, 35, simulated("3", 36)); }
 TEST(Task3, OverGloo) { expect_steps(2, 2, 37, over_gloo("3"), kCasesOverGloo); }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task3

@@ -3,7 +3,7 @@
 
 #include "tests/labs/09_sharded/promises.h"
 
-namespace lab09 {
+namespace lab09::task4 {
 namespace {
 
 TEST(Task4, ThreeRanks) { expect_steps(3, 3, 41, simulated("4", 42)); }
@@ -12,4 +12,4 @@ TEST(Task4, OneRank) { expect_steps(3, 1, 45, simulated("4", 46)); }
 TEST(Task4, OverGloo) { expect_steps(3, 2, 47, over_gloo("4"), kCasesOverGloo); }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task4

@@ -11,7 +11,7 @@
 #include "tests/labs/09_sharded/promises.h"
 #include "tests/labs/09_sharded/rank_steps.h"
 
-namespace lab09 {
+namespace lab09::task5 {
 namespace {
 
 using lab::grading::Mistake;
@@ -222,4 +222,4 @@ TEST(Task5, Steps) { expect_steps(3, 3, 51, simulated("5", 52), kSmallCases); }
 TEST(Task5, OverGloo) { expect_steps(1, 2, 53, over_gloo("5"), kCasesOverGloo); }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task5

@@ -3,7 +3,7 @@
 
 #include "tests/labs/09_sharded/promises.h"
 
-namespace lab09 {
+namespace lab09::task6 {
 namespace {
 
 TEST(Task6, Stage1) { expect_steps(1, 3, 61, simulated("6", 62)); }
@@ -13,4 +13,4 @@ TEST(Task6, OneRankIsLab01) { expect_steps(1, 1, 67, simulated("6", 68)); }
 TEST(Task6, Stage3OverGloo) { expect_steps(3, 3, 69, over_gloo("6"), kCasesOverGloo); }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task6

@@ -8,7 +8,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab09 {
+namespace lab09::task7 {
 namespace {
 
 using lab::grading::Numbers;
@@ -138,4 +138,4 @@ TEST(Task7, AnyNumberOfRanksReads) {
 }
 
 }  // namespace
-}  // namespace lab09
+}  // namespace lab09::task7

@@ -11,7 +11,7 @@
 #include "tests/grading/reference.h"
 #include "tests/labs/10_tensor_parallel/slices.h"
 
-namespace lab10 {
+namespace lab10::program {
 namespace {
 
 using lab::grading::Call;
@@ -183,4 +183,4 @@ TEST(TaskProgram, OneRank) {
 }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::program

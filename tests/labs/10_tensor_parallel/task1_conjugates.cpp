@@ -3,7 +3,7 @@
 
 #include "tests/labs/10_tensor_parallel/slices.h"
 
-namespace lab10 {
+namespace lab10::task1 {
 namespace {
 
 using lab::grading::Call;
@@ -86,4 +86,4 @@ TEST(Task1, SixRanks) { expect_conjugates(6, 13, late_messages(13)); }
 TEST(Task1, TwoRanksOverGloo) { expect_conjugates(2, 14, {}); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task1

@@ -3,7 +3,7 @@
 
 #include "tests/labs/10_tensor_parallel/slices.h"
 
-namespace lab10 {
+namespace lab10::task2 {
 namespace {
 
 using lab::grading::Call;
@@ -213,4 +213,4 @@ TEST(Task2, OneRankIsAnOrdinaryLayer) { expect_linear(1, 23, late_messages(23));
 TEST(Task2, ThreeRanksOverGloo) { expect_linear(3, 22, {}); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task2

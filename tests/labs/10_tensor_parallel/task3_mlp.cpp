@@ -3,7 +3,7 @@
 
 #include "tests/labs/10_tensor_parallel/blocks.h"
 
-namespace lab10 {
+namespace lab10::task3 {
 namespace {
 
 using lab::grading::late_messages;
@@ -14,4 +14,4 @@ TEST(Task3, OneRankIsTheWholeLayer) { expect_block(Block::kMlp, 1, 33, late_mess
 TEST(Task3, ThreeRanksOverGloo) { expect_block(Block::kMlp, 3, 32, {}); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task3

@@ -3,7 +3,7 @@
 
 #include "tests/labs/10_tensor_parallel/blocks.h"
 
-namespace lab10 {
+namespace lab10::task4 {
 namespace {
 
 using lab::grading::late_messages;
@@ -14,4 +14,4 @@ TEST(Task4, OneRankIsTheWholeLayer) { expect_block(Block::kAttention, 1, 43, lat
 TEST(Task4, ThreeRanksOverGloo) { expect_block(Block::kAttention, 3, 42, {}); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task4

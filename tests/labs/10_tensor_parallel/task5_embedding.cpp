@@ -7,7 +7,7 @@
 
 #include "tests/labs/10_tensor_parallel/slices.h"
 
-namespace lab10 {
+namespace lab10::task5 {
 namespace {
 
 using lab::grading::Call;
@@ -225,4 +225,4 @@ TEST(Task5, EmbeddingOnThreeRanks) { expect_embed(3, 51, late_messages(51)); }
 TEST(Task5, EmbeddingOnOneRank) { expect_embed(1, 52, late_messages(52)); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task5

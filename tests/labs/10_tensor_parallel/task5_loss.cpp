@@ -6,7 +6,7 @@
 
 #include "tests/labs/10_tensor_parallel/loss_oracle.h"
 
-namespace lab10 {
+namespace lab10::task5 {
 namespace {
 
 using lab::grading::Call;
@@ -240,4 +240,4 @@ TEST(Task5, LossOnOneRankIsLab01s) { expect_loss(1, 55, late_messages(55)); }
 TEST(Task5, LossOnThreeRanksOverGloo) { expect_loss(3, 54, {}); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task5

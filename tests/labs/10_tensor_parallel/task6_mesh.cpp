@@ -9,7 +9,7 @@
 
 #include "tests/labs/10_tensor_parallel/slices.h"
 
-namespace lab10 {
+namespace lab10::task6 {
 namespace {
 
 using lab::grading::Call;
@@ -352,4 +352,4 @@ TEST(Task6, NormOfOneRank) { expect_clip(1, 1, 66, late_messages(66)); }
 TEST(Task6, NormOfThreeStages) { expect_clip(3, 1, 67, late_messages(67)); }
 
 }  // namespace
-}  // namespace lab10
+}  // namespace lab10::task6

@@ -3,7 +3,7 @@
 
 #include "tests/grading/program_run.h"
 
-namespace lab11 {
+namespace lab11::program {
 namespace {
 
 using lab::grading::expect_program;
@@ -19,4 +19,4 @@ TEST(TaskProgram, Federated) {  // all take part, so that every right sample is 
 }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::program

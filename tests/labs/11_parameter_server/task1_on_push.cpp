@@ -4,7 +4,7 @@
 #include "tests/grading/verdict.h"
 #include "tests/labs/11_parameter_server/scripts.h"
 
-namespace lab11 {
+namespace lab11::task1 {
 namespace {
 
 using entries::kLeave;
@@ -115,4 +115,4 @@ TEST(Task1, Drawn) { expect_scripts(drawn_scripts(1000 * lab::grading::scenario_
 TEST(Task1, Schedules) { expect_schedules("1", 5, 50); }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task1

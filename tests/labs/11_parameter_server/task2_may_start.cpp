@@ -9,7 +9,7 @@
 #include "tests/labs/11_parameter_server/scripts.h"
 #include "tests/labs/11_parameter_server/staleness.h"
 
-namespace lab11 {
+namespace lab11::task2 {
 namespace {
 
 using entries::kMayStart;
@@ -125,4 +125,4 @@ TEST(Task2, ASlowWorkerDoesNotHoldUpTheOthers) {
 }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task2

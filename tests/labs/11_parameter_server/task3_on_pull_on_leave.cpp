@@ -4,7 +4,7 @@
 #include "tests/grading/verdict.h"
 #include "tests/labs/11_parameter_server/scripts.h"
 
-namespace lab11 {
+namespace lab11::task3 {
 namespace {
 
 using entries::kLeave;
@@ -149,4 +149,4 @@ TEST(Task3, Drawn) { expect_scripts(drawn_scripts(3000 * lab::grading::scenario_
 TEST(Task3, Schedules) { expect_schedules("3", 5, 50); }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task3

@@ -9,7 +9,7 @@
 #include "tests/grading/verdict.h"
 #include "tests/labs/11_parameter_server/scripts.h"
 
-namespace lab11 {
+namespace lab11::task4 {
 namespace {
 
 using lab::grading::Call;
@@ -245,4 +245,4 @@ TEST(Task4, SeveralWorkersInTurn) {
 TEST(Task4, Schedules) { expect_schedules("4", 5, 50); }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task4

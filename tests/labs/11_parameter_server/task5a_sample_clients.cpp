@@ -11,7 +11,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab11 {
+namespace lab11::task5a {
 namespace {
 
 using lab::grading::Call;
@@ -161,4 +161,4 @@ TEST(Task5a, SeedsDoNotRepeatEachOther) {
 }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task5a

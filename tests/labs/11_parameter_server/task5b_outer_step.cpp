@@ -8,7 +8,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab11 {
+namespace lab11::task5b {
 namespace {
 
 using lab::Tensor;
@@ -272,4 +272,4 @@ TEST(Task5b, VeryUnequalClients) {
 }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task5b

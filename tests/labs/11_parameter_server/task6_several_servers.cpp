@@ -8,7 +8,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace lab11 {
+namespace lab11::task6 {
 namespace {
 
 using lab::grading::Call;
@@ -195,4 +195,4 @@ TEST(Task6, EnoughServers) {
 }
 
 }  // namespace
-}  // namespace lab11
+}  // namespace lab11::task6

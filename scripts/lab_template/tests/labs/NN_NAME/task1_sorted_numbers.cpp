@@ -7,7 +7,7 @@
 
 #include "tests/grading/verdict.h"
 
-namespace labNN {
+namespace labNN::task1 {
 namespace {
 
 using lab::grading::Expected;
@@ -62,4 +62,4 @@ TEST(Task1, OneRank) { expect_sorted({{7}, {-1}}, lab::grading::late_messages(12
 TEST(Task1, ThreeRanks) { expect_sorted({{0, -2, 8}, {2, 2, 1}}, {}); }
 
 }  // namespace
-}  // namespace labNN
+}  // namespace labNN::task1
