@@ -237,8 +237,8 @@ function(lab_build_quickly target)
 endfunction()
 
 # Compiles the files of a finished target several at a time, which takes less than half as long: test
-# files use the same templates. So the names in their unnamed namespaces must not clash; those of a
-# lab's tasks have a namespace each. Editors and clang-tidy still find a command for every file, that
+# files use the same templates. So the names in their unnamed namespaces must not clash; each task
+# of a lab has a separate namespace. Editors and clang-tidy still find a command for every file, that
 # of TARGET_files, which nobody builds.
 option(LAB_COMPILE_TOGETHER "Compile several files of the tests at a time" ON)
 function(lab_compile_together target)

@@ -29,7 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kDeadlineS =
     60;  // a run takes a second or two; the launcher ends deadlocks itself
-constexpr int kPollMilliseconds = 10;
 // Sums over ranks may be made in another order; over a few steps of training that grows.
 constexpr double kTolerance = 1e-4;
 

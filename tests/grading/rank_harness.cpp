@@ -31,8 +31,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr int kPollMilliseconds = 5;
-
 std::optional<int> debug_rank() {
   const char* rank = std::getenv("LAB_DEBUG_RANK");
   return rank == nullptr ? std::nullopt : std::optional(std::atoi(rank));

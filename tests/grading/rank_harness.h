@@ -20,6 +20,9 @@ enum class Network {
   kSimulated,  // threads of one process, one at a time: see common/comm/sim
 };
 
+/// How long the harness sleeps before it looks again at the processes that it has started.
+constexpr int kPollMilliseconds = 5;
+
 struct RankJob {
   std::filesystem::path program;
   std::filesystem::path implementation = {};  // that it loads, unless it is linked with one

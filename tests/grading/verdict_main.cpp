@@ -37,8 +37,6 @@ namespace fs = std::filesystem;
 
 using Tasks = std::vector<std::string>;
 
-constexpr int kPollMilliseconds = 5;
-
 struct Options {
   std::string task;
   std::string implementation = "student";
