@@ -28,6 +28,10 @@ void LlamaConfig::validate() const {
   require(rope_theta > 0.0F && norm_eps > 0.0F && norm_eps < 1.0F && init_std >= 0.0F,
           "model: rope_theta {}, norm_eps {} or init_std {} is out of range", rope_theta, norm_eps,
           init_std);
+  require(embedding_scale > 0.0F && embedding_scale <= 1e3F,
+          "model: embedding_scale is {}, it must lie between 0 and 1000", embedding_scale);
+  require(!tied_head || embedding_scale == 1.0F,
+          "model: embedding_scale is {}, with a tied head it must be 1", embedding_scale);
 }
 
 int64_t parameter_count(const LlamaConfig& config) {

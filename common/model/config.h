@@ -18,14 +18,16 @@ struct LlamaConfig {
   int64_t context = 256;      // max_position_embeddings, the longest T
   float rope_theta = 10000.0F;
   float norm_eps = 1e-6F;
-  float init_std = 0.02F;  // initializer_range
-  bool tied_head = false;  // tie_word_embeddings
-  int64_t head_width = 0;  // D, of a slice of a model (TensorSlice); 0: dim / heads
+  float init_std = 0.02F;        // initializer_range
+  float embedding_scale = 1.0F;  // first values of the embedding, relative to init_std
+  bool tied_head = false;        // tie_word_embeddings
+  int64_t head_width = 0;        // D, of a slice of a model (TensorSlice); 0: dim / heads
 
   int64_t head_dim() const { return head_width > 0 ? head_width : dim / heads; }
 
   /// Throws Error naming the first impossible size (not positive, heads do not divide dim, kv_heads
-  /// do not divide heads, odd head_dim, absurdly large).
+  /// do not divide heads, odd head_dim, absurdly large), or an embedding_scale other than 1 with a
+  /// tied head, whose logits would start as much too large.
   void validate() const;
 
   bool operator==(const LlamaConfig&) const = default;

@@ -178,13 +178,14 @@ void Weights::initialise(size_t part, uint64_t seed) {
     // A tied head that lies on another stage than the embedding starts as the same matrix.
     const bool is_tied_head = config.tied_head && parameter.name == "lm_head.weight";
     const std::string name = is_tied_head ? kEmbedding : parameter.name;
+    const float deviation = config.init_std * (name == kEmbedding ? config.embedding_scale : 1.0F);
     if (parameter.value.dims() == 1) {
       parameter.value.fill(1.0F);
     } else if (tensor_slice.ranks == 1) {
-      initialise_normal(parameter.value, name, config.init_std, seed);
+      initialise_normal(parameter.value, name, deviation, seed);
     } else {
       const Tensor all = Tensor::empty(whole_shape(name, whole));
-      initialise_normal(all, name, config.init_std, seed);
+      initialise_normal(all, name, deviation, seed);
       parameter.value.copy_from(slice_of(name, all, tensor_slice));
     }
   }

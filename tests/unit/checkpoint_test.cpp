@@ -128,6 +128,17 @@ TEST_F(CheckpointTest, IsAFolderOfHuggingFace) {
   EXPECT_EQ(read_config_json(checkpoint / "config.json"), config);
 }
 
+TEST_F(CheckpointTest, KnowsHowTheEmbeddingStarted) {
+  LlamaConfig config = tiny_config();
+  config.embedding_scale = 10;
+  const fs::path checkpoint = save(1, Trained(config));
+  EXPECT_EQ(read_config_json(checkpoint / "config.json"), config);
+  const fs::path plain = save(2, Trained(tiny_config()));
+  const auto json = nlohmann::json::parse(read_all(plain / "config.json"));
+  EXPECT_FALSE(json.contains("embedding_scale"))
+      << "what Hugging Face does not know is the exception";
+}
+
 TEST_F(CheckpointTest, KeepsTheLastTwoAndFindsTheNewest) {
   const Trained trained;
   for (const int64_t step : {2, 10, 9, 1000000}) save(step, trained);

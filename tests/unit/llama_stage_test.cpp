@@ -89,6 +89,20 @@ TEST(LlamaStage, InitialValuesHaveTheRightSpread) {
   EXPECT_NEAR(std::sqrt(squares / count), 0.02, 1e-4);
 }
 
+TEST(LlamaStage, TheEmbeddingMayStartLargerThanOtherWeights) {
+  LlamaConfig c = tiny();
+  const LlamaStage plain = whole(c);
+  c.embedding_scale = 8;  // a power of two: exact
+  const LlamaStage scaled = whole(c);
+  for (const Parameter& p : scaled.named_parameters()) {
+    const Tensor expected = named(plain, p.name).value.clone();
+    if (p.name == "model.embed_tokens.weight") scale(expected, 8);
+    EXPECT_TRUE(test::same_bits(p.value, expected)) << p.name;
+  }
+  c.tied_head = true;
+  EXPECT_THROW(whole(c), Error) << "a tied head's logits would start eight times too large";
+}
+
 TEST(LlamaStage, StagesInARowEqualTheWholeBitForBit) {
   for (const bool tied : {false, true}) {
     LlamaConfig c = tiny();

@@ -69,7 +69,7 @@ float read_rope_theta(const Fields& fields) {
 }  // namespace
 
 std::string config_to_json(const LlamaConfig& config, int32_t bos, int32_t eos) {
-  const nlohmann::ordered_json json = {
+  nlohmann::ordered_json json = {
       {"architectures", {"LlamaForCausalLM"}},
       {"model_type", "llama"},
       {"torch_dtype", "float32"},
@@ -94,6 +94,8 @@ std::string config_to_json(const LlamaConfig& config, int32_t bos, int32_t eos) 
       {"eos_token_id", eos},
       {"use_cache", true},
   };
+  // Unknown to Hugging Face, which keeps it.
+  if (config.embedding_scale != 1.0F) json["embedding_scale"] = shortest(config.embedding_scale);
   return json.dump(2) + "\n";
 }
 
@@ -118,6 +120,7 @@ LlamaConfig read_config_json(const std::filesystem::path& path) {
   config.norm_eps = fields.real("rms_norm_eps", 1e-6F);
   config.rope_theta = read_rope_theta(fields);
   config.init_std = fields.real("initializer_range", 0.02F);
+  config.embedding_scale = fields.real("embedding_scale", 1.0F);
   config.tied_head = fields.boolean("tie_word_embeddings");
   try {
     config.validate();

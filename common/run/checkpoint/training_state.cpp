@@ -14,7 +14,7 @@ namespace lab {
 namespace {
 
 constexpr const char* kFile = "training.json";
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 // The limit of all counts: far more than possible, and products with a number of ranks fit 64 bits.
 constexpr int64_t kMost = int64_t{1} << 48;
 
