@@ -12,7 +12,7 @@ folder=$(mktemp -d -t train-programs.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-run 06 lab06 --log-every 1 --steps 6 --lr 0.0016  # the default of the trainer
+run 06 lab06 --log-every 1 --steps 6 --lr 0.0016 --embedding-scale 10  # as the trainer does
 run train whole --log-every 1 --steps 6
 same lab06 whole checkpoint-000006
 

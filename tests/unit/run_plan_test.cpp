@@ -31,17 +31,24 @@ TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
   EXPECT_EQ(options.tokenizer.filename(), "tokenizer.model");
 }
 
-TEST(Options, AProgramHasALearningRateAndAWarmUpOfItsOwn) {
-  const ProgramInfo info{.about = "test", .learning_rate = 2e-3, .warmup_share = 3};
+TEST(Options, AProgramHasALearningRateWarmUpAndEmbeddingOfItsOwn) {
+  const ProgramInfo info{
+      .about = "test", .learning_rate = 2e-3, .warmup_share = 3, .embedding_scale = 10};
   const auto parse_own = [&](std::vector<const char*> arguments) {
     return settle_plan(static_cast<int>(arguments.size()), arguments.data(), info);
   };
   const RunPlan own = parse_own({"train", "--steps", "90"});
   EXPECT_EQ(own.learning_rate, 2e-3);
   EXPECT_EQ(own.warmup, 30);
-  const RunPlan given = parse_own({"train", "--steps", "90", "--lr", "0.1", "--warmup", "4"});
+  EXPECT_EQ(own.model.embedding_scale, 10.0F);
+  EXPECT_EQ(plan_from_json(plan_to_json(own)).model, own.model);
+  const RunPlan given = parse_own(
+      {"train", "--steps", "90", "--lr", "0.1", "--warmup", "4", "--embedding-scale", "2.5"});
   EXPECT_EQ(given.learning_rate, 0.1);
   EXPECT_EQ(given.warmup, 4);
+  EXPECT_EQ(given.model.embedding_scale, 2.5F);
+  EXPECT_EQ(parse_own({"train", "--tied"}).model.embedding_scale, 1.0F);
+  EXPECT_THROW(parse_own({"train", "--tied", "--embedding-scale", "2"}), UsageError);
 }
 
 TEST(Options, EveryOptionArrives) {

@@ -58,6 +58,7 @@ void visit_stored(Plan& plan, const Visit& visit) {
   visit("hidden", plan.model.hidden_dim, "--hidden");
   visit("context", plan.model.context, "--context");
   visit("tied", plan.model.tied_head, "--tied");
+  visit("embedding_scale", plan.model.embedding_scale, "--embedding-scale");
 }
 
 template <typename T>

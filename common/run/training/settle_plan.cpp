@@ -101,6 +101,9 @@ void add_model_options(CommandLine& line, LlamaConfig& model) {
   line.add("--hidden", model.hidden_dim, "N", "width inside the MLP; default: 4 * --dim");
   line.add("--context", model.context, "N", "tokens per sequence").shows_default();
   line.add_flag("--tied", model.tied_head, "embedding and head share their weights");
+  line.add("--embedding-scale", model.embedding_scale, "X",
+           "first values of the embedding, relative to other weights'; with --tied: 1")
+      .shows_default();
 }
 
 /// What was read, and what a resumed run may not or need not give again.
@@ -135,6 +138,7 @@ void derive(RunPlan& plan, const std::set<std::string>& given, const ProgramInfo
     plan.warmup = std::max<int64_t>(plan.steps, 0) / info.warmup_share;
   if (!given.contains("--kv-heads")) plan.model.kv_heads = plan.model.heads;
   if (!given.contains("--hidden")) plan.model.hidden_dim = 4 * plan.model.dim;
+  if (!given.contains("--embedding-scale") && plan.model.tied_head) plan.model.embedding_scale = 1;
   if (!given.contains("--weight-decay") && plan.optimizer == OptimizerKind::kAdamW)
     plan.weight_decay = 0.01;
 }
@@ -196,6 +200,7 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
   plan.batch = info.batch;
   plan.steps = info.steps;
   plan.learning_rate = info.learning_rate;
+  plan.model.embedding_scale = info.embedding_scale;
   plan.checkpoint_every = info.checkpoint_every;
   std::vector<const char*> arguments(argv, argv + argc);
   std::set<std::string> given = read_over(plan, arguments, info).given;

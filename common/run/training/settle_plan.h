@@ -20,6 +20,7 @@ struct ProgramInfo {
   int64_t steps = 700;             // default of --steps
   double learning_rate = 8e-4;     // default of --lr
   int64_t warmup_share = 16;       // default of --warmup: --steps divided by it
+  float embedding_scale = 1;       // default of --embedding-scale, without --tied
   int64_t checkpoint_every = 200;  // default of --checkpoint-every
   int64_t log_every = 0;           // default of --log-every; 0: there is no such option
   bool restarts = false;           // whether there is --max-restarts
