@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "common/error.h"
+#include "common/ops/ops.h"
 #include "tests/unit/numeric.h"
 
 namespace lab::llama_stage_test {
