@@ -7,7 +7,7 @@
 
 #include "tests/labs/01cuda_kernels/judge.h"
 
-namespace lab01cuda::taskC1 {
+namespace lab01cuda::task_c1 {
 namespace {
 
 struct Rows {
@@ -156,4 +156,4 @@ TEST(TaskC1, NothingElseIsTouched) {
 }
 
 }  // namespace
-}  // namespace lab01cuda::taskC1
+}  // namespace lab01cuda::task_c1

@@ -8,7 +8,7 @@
 #include "tests/labs/01cuda_kernels/judge.h"
 #include "tests/labs/01cuda_kernels/machine.h"
 
-namespace lab01cuda::taskC2 {
+namespace lab01cuda::task_c2 {
 namespace {
 
 constexpr float kNone = -1;  // target of a position that predicts nothing
@@ -277,4 +277,4 @@ TEST(TaskC2, NothingElseIsTouched) {
 }
 
 }  // namespace
-}  // namespace lab01cuda::taskC2
+}  // namespace lab01cuda::task_c2

@@ -9,7 +9,7 @@
 
 #include "tests/labs/01cuda_kernels/judge.h"
 
-namespace lab01cuda::taskC3 {
+namespace lab01cuda::task_c3 {
 namespace {
 
 /// What one update is given. `g`: the gradients; `w`: the parameters; all are [count].
@@ -247,4 +247,4 @@ TEST(TaskC3, NothingElseIsTouched) {
 }
 
 }  // namespace
-}  // namespace lab01cuda::taskC3
+}  // namespace lab01cuda::task_c3
