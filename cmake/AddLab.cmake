@@ -42,12 +42,6 @@ include(BuildTest)
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# With a sanitizer, students' files are built for the debugger, too: it shows their variables.
-set(LAB_STUDENT_DEBUG "")
-if(LAB_SANITIZE)
-  set(LAB_STUDENT_DEBUG -g -Og)
-endif()
-
 function(add_lab number name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "UNGRADED;CUDA" "" "BUILDS_ON")
   set(lab lab${number})
@@ -87,7 +81,7 @@ function(add_lab number name)
   lab_add_implementation(${lab} student ${CMAKE_SOURCE_DIR}/${starter})
   lab_add_rank_program(${lab} ${lab}_ranks emulated)
   lab_warn(${lab}_code_solution)
-  target_compile_options(${lab}_code_student PRIVATE -Wall ${LAB_STUDENT_DEBUG})
+  target_compile_options(${lab}_code_student PRIVATE -Wall)
   set(rehearsal "")
   if(NOT arg_CUDA)
     lab_add_program(${lab} ${folder} solution CODE solution BASE ${lab}_base)
@@ -140,7 +134,7 @@ function(lab_add_ungraded lab number folder name)
     lab_add_program(${lab} ${folder} ${implementation} CODE ${implementation} BASE ${lab}_base)
   endforeach()
   lab_warn(${lab}_code_solution)
-  target_compile_options(${lab}_code_student PRIVATE -Wall ${LAB_STUDENT_DEBUG})
+  target_compile_options(${lab}_code_student PRIVATE -Wall)
 
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
                      TARGETS ${lab}_solution)
@@ -240,7 +234,7 @@ endfunction()
 # files use the same templates. So the names in their unnamed namespaces must not clash; each task
 # of a lab has a separate namespace. Editors and clang-tidy still find a command for every file, that
 # of TARGET_files, which nobody builds.
-option(LAB_COMPILE_TOGETHER "Compile several files of the tests at a time" ON)
+option(LAB_COMPILE_TOGETHER "Compile several files of tests, programs and library at a time" ON)
 function(lab_compile_together target)
   if(NOT LAB_COMPILE_TOGETHER)
     return()

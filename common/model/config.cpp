@@ -29,7 +29,7 @@ void LlamaConfig::validate() const {
           "model: rope_theta {}, norm_eps {} or init_std {} is out of range", rope_theta, norm_eps,
           init_std);
   require(embedding_scale > 0.0F && embedding_scale <= 1e3F,
-          "model: embedding_scale is {}, it must lie between 0 and 1000", embedding_scale);
+          "model: embedding_scale is {}, it must be positive and at most 1000", embedding_scale);
   require(!tied_head || embedding_scale == 1.0F,
           "model: embedding_scale is {}, with a tied head it must be 1", embedding_scale);
 }

@@ -5,8 +5,6 @@
 #include <array>
 
 namespace lab {
-namespace {}  // namespace
-
 std::string_view span_name(SpanKind kind) {
   static constexpr std::array<std::string_view, kSpanKinds> kNames = {
       "forward", "backward", "loss", "optimizer", "add", "send", "recv", "collective"};

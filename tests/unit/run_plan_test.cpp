@@ -47,7 +47,12 @@ TEST(Options, AProgramHasALearningRateWarmUpAndEmbeddingOfItsOwn) {
   EXPECT_EQ(given.learning_rate, 0.1);
   EXPECT_EQ(given.warmup, 4);
   EXPECT_EQ(given.model.embedding_scale, 2.5F);
-  EXPECT_EQ(parse_own({"train", "--tied"}).model.embedding_scale, 1.0F);
+  const RunPlan tied = parse_own({"train", "--tied"});
+  EXPECT_EQ(tied.model.embedding_scale, 1.0F);
+  const TempFolder folder;
+  const std::string file = folder.path() / "config.ini";
+  std::ofstream(file) << tied.config_file;
+  EXPECT_EQ(parse_own({"train", "--config", file.c_str()}).model, tied.model);
   EXPECT_THROW(parse_own({"train", "--tied", "--embedding-scale", "2"}), UsageError);
 }
 

@@ -92,7 +92,7 @@ void add_optimization_options(CommandLine& line, RunPlan& plan, const ProgramInf
   line.add("--clip", plan.clip, "X", "largest norm of the gradient; 0: none").shows_default();
 }
 
-void add_model_options(CommandLine& line, LlamaConfig& model) {
+void add_model_options(CommandLine& line, LlamaConfig& model, float embedding_scale) {
   line.group("Model");
   line.add("--dim", model.dim, "N", "width of the hidden states").shows_default();
   line.add("--heads", model.heads, "N", "attention heads; must divide --dim").shows_default();
@@ -101,9 +101,10 @@ void add_model_options(CommandLine& line, LlamaConfig& model) {
   line.add("--hidden", model.hidden_dim, "N", "width inside the MLP; default: 4 * --dim");
   line.add("--context", model.context, "N", "tokens per sequence").shows_default();
   line.add_flag("--tied", model.tied_head, "embedding and head share their weights");
-  line.add("--embedding-scale", model.embedding_scale, "X",
-           "first values of the embedding, relative to other weights'; with --tied: 1")
-      .shows_default();
+  line.add(
+      "--embedding-scale", model.embedding_scale, "X",
+      fmt::format("first values of the embedding, relative to other weights'; default: {}",
+                  embedding_scale == 1 ? "1" : fmt::format("{}; with --tied: 1", embedding_scale)));
 }
 
 /// What was read, and what a resumed run may not or need not give again.
@@ -121,7 +122,7 @@ Reading read_over(RunPlan& plan, const std::vector<const char*>& arguments,
   add_run_options(line, plan, info);
   add_data_options(line, plan);
   add_optimization_options(line, plan, info);
-  add_model_options(line, plan.model);
+  add_model_options(line, plan.model, info.embedding_scale);
   add_rank_options(line, plan);
   line.group("Run");
   if (info.add_options) info.add_options(line);
@@ -138,7 +139,8 @@ void derive(RunPlan& plan, const std::set<std::string>& given, const ProgramInfo
     plan.warmup = std::max<int64_t>(plan.steps, 0) / info.warmup_share;
   if (!given.contains("--kv-heads")) plan.model.kv_heads = plan.model.heads;
   if (!given.contains("--hidden")) plan.model.hidden_dim = 4 * plan.model.dim;
-  if (!given.contains("--embedding-scale") && plan.model.tied_head) plan.model.embedding_scale = 1;
+  if (!given.contains("--embedding-scale"))
+    plan.model.embedding_scale = plan.model.tied_head ? 1 : info.embedding_scale;
   if (!given.contains("--weight-decay") && plan.optimizer == OptimizerKind::kAdamW)
     plan.weight_decay = 0.01;
 }
@@ -200,7 +202,6 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
   plan.batch = info.batch;
   plan.steps = info.steps;
   plan.learning_rate = info.learning_rate;
-  plan.model.embedding_scale = info.embedding_scale;
   plan.checkpoint_every = info.checkpoint_every;
   std::vector<const char*> arguments(argv, argv + argc);
   std::set<std::string> given = read_over(plan, arguments, info).given;
