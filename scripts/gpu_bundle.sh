@@ -19,7 +19,7 @@ pack=$build/pack/gpu-bundle
 log=$build/bundle.log
 
 programs=(devices cuda_tests lab01cuda_verdict lab01cuda_ranks_gpu bench_step bench_allreduce
-  lab0{1,2,3,4,5,6}_solution)
+  lab0{1,2,3,4,5,6,8,9}_solution train_solution)
 # Shared objects that programs load: TARGET FILE.
 loaded=(lab01cuda_shared_solution_gpu implementations/lab01cuda/solution_gpu.so)
 # What programs and scripts read, and the sources of the tests, for those who look into a failure.

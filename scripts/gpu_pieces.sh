@@ -21,7 +21,7 @@ pieces_of() {
     tests)
       for a in $(cuda_test_files); do echo "tests-$a"; done
       printf 'tests-%s\n' nccl_on_one_gpu lab01cuda
-      for a in 01 02 03 04 05 06 rest; do echo "tests-programs-$a"; done
+      for a in 01 02 03 04 05 06 08 09 train rest; do echo "tests-programs-$a"; done
       ;;
     sanitizer)
       [[ $quick == yes ]] || files+=(copies_cuda precision_cuda recording_cuda llama_stage_cuda

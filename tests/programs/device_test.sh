@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The programs of all labs with --device cuda against themselves with --device cpu: nearly the same
+# The programs of the labs with --device cuda against themselves with --device cpu: nearly the same
 # losses; the same bits when repeated; a run that goes on on the other device; what cannot be is
 # refused in one line. On a GPU, or on its emulation with a much smaller model.
 #
 # Usage: device_test.sh FOLDER_OF_PROGRAMS emulated|solution [PART]
-#   PART: 01 to 06, the program of that lab; or rest. All of them if it is missing.
+#   PART: 01 to 06, 08 or 09, the program of that lab; train; or rest. All of them if it is missing.
 set -euo pipefail
 # shellcheck source=tests/programs/helpers.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/helpers.sh"
@@ -46,18 +46,18 @@ near() {
     fail "$1 and $2: losses that are not near"
 }
 
-# compare LAB OPTION...: a lab's program on both devices, and on the GPU once more. Unless another part is
-# asked for.
+# compare LAB[.VARIANT] OPTION...: a lab's program on both devices, and on the GPU once more. Unless another
+# part is asked for.
 compare() {
-  local lab=$1
+  local name=$1 lab=${1%.*}
   [[ -z $part || $part == "$lab" ]] || return 0
   shift
   set -- "$@" --steps "$steps"
-  on cpu "$lab" "cpu$lab" "$@"
-  on cuda "$lab" "cuda$lab" "$@"
-  near "cpu$lab" "cuda$lab"
-  on cuda "$lab" "again$lab" "$@"
-  same "cuda$lab" "again$lab" "checkpoint-$(printf '%06d' "$steps")"
+  on cpu "$lab" "cpu$name" "$@"
+  on cuda "$lab" "cuda$name" "$@"
+  near "cpu$name" "cuda$name"
+  on cuda "$lab" "again$name" "$@"
+  same "cuda$name" "again$name" "checkpoint-$(printf '%06d' "$steps")"
 }
 
 compare 01 --batch 2 --accumulate 2
@@ -66,6 +66,12 @@ compare 03 --ranks 2 --batch 1 --every 1
 compare 04 --ranks 3 --batch 2 --log-every 1
 compare 05 --ranks 3 --batch 1 --microbatches 4 --log-every 1
 compare 06 --dp 2 --pp 3 --log-every 1
+compare 08 --ranks 3 --batch 1 --log-every 1 --bucket-kb 16 --first-bucket-kb 4
+compare 09.whole_weights --ranks 3 --batch 1 --log-every 1 --shard 2
+compare 09 --ranks 3 --batch 1 --log-every 1 --shard 3
+compare train --dp 2 --pp 3 --log-every 1
+compare train.overlap --dp 2 --pp 3 --log-every 1 --overlap
+compare train.shards --ranks 3 --log-every 1 --shard 3
 
 [[ -z $part || $part == rest ]] || exit 0
 
