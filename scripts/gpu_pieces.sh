@@ -20,8 +20,9 @@ pieces_of() {
     build) printf '%s\n' build build-tests ;;
     tests)
       for a in $(cuda_test_files); do echo "tests-$a"; done
-      printf 'tests-%s\n' nccl_on_one_gpu lab01cuda
+      echo tests-lab01cuda
       for a in 01 02 03 04 05 06 08 09 train rest; do echo "tests-programs-$a"; done
+      echo tests-nccl_on_one_gpu # takes longer than all others together
       ;;
     sanitizer)
       [[ $quick == yes ]] || files+=(copies_cuda precision_cuda recording_cuda llama_stage_cuda
