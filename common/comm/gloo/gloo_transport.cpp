@@ -1,6 +1,7 @@
 // The Transport interface on top of Gloo's contexts and buffers.
 #include "common/comm/gloo/gloo_transport.h"
 
+#include <fmt/format.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -23,9 +24,18 @@ using gloo::transport::UnboundBuffer;
 using Milliseconds = std::chrono::milliseconds;
 using GlooDevice = std::shared_ptr<gloo::transport::Device>;
 using Context = std::shared_ptr<gloo::rendezvous::Context>;
+using Clock = std::chrono::steady_clock;
 
 // Gloo's own collectives use the prefixes 1 to 8 in the top byte of a slot.
 constexpr uint64_t kReduceScatterPrefix = uint64_t{0x40} << 56;
+
+constexpr int kAttempts = 5;  // to connect
+
+/// Without Gloo's source: "[./gloo/transport/tcp/pair.cc:598] Connection ...".
+std::string text_of(const gloo::Exception& error) {
+  const std::string text = error.what();
+  return text.starts_with("[./") ? text.substr(text.find("] ") + 2) : text;
+}
 
 /// Calls `body` and turns what Gloo throws into an Error.
 template <typename Body>
@@ -33,8 +43,7 @@ auto guarded(const Body& body) {
   try {
     return body();
   } catch (const gloo::Exception& error) {
-    const std::string text = error.what();  // "[./gloo/transport/tcp/pair.cc:598] Connection ..."
-    throw Error(text.starts_with("[./") ? text.substr(text.find("] ") + 2) : text);
+    throw Error(text_of(error));
   }
 }
 
@@ -48,6 +57,18 @@ auto reduction(ReduceOp op) {
             static_cast<const float*>(b));
   };
 }
+
+class Deadline {
+ public:
+  explicit Deadline(Milliseconds time) : end_(Clock::now() + time) {}
+  /// At least a millisecond, because Gloo takes 0 for no limit.
+  Milliseconds rest() const {
+    return std::max(std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()), Milliseconds(1));
+  }
+
+ private:
+  Clock::time_point end_;
+};
 
 class GlooTransfer final : public Transfer {
  public:
@@ -151,25 +172,32 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      Milliseconds timeout) override {
     const auto self = std::ranges::find(ranks, context_->rank);
-    return connect(device_, store_, static_cast<int>(self - ranks.begin()),
-                   static_cast<int>(ranks.size()), name, timeout);
+    return connect(device_, store_, name,
+                   {.rank = static_cast<int>(self - ranks.begin()),
+                    .size = static_cast<int>(ranks.size()),
+                    .timeout = timeout});
   }
 
-  static std::unique_ptr<Transport> connect(GlooDevice device, Store& store, int rank, int size,
-                                            const std::string& name, Milliseconds timeout) {
-    return guarded([&] {
-      auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
-      context->setTimeout(timeout);
-      const auto rendezvous = std::make_shared<GlooStore>(store, "gloo/" + name + "/", timeout);
-      connect_full_mesh(*context, rendezvous, device);
-      // A rank must not leave before all others are connected to it, even if it is connected to all
-      // of them: a rank with little to do would close its end while a slower one still waits for
-      // the connection.
-      gloo::BarrierOptions all_connected(context);
-      all_connected.setTimeout(timeout);
-      gloo::barrier(all_connected);
-      return std::make_unique<GlooTransport>(std::move(device), store, std::move(context));
-    });
+  /// Between two ranks, Gloo takes the first connection to a rank's port for that of the other: one
+  /// from elsewhere, such as a port scanner's, spoils the group. Then all ranks connect again,
+  /// through other ports, and wait twice as long.
+  static std::unique_ptr<Transport> connect(GlooDevice device, Store& store,
+                                            const std::string& name, const GlooOptions& options) {
+    const Deadline deadline(options.timeout);
+    for (int attempt = 0;; ++attempt) {
+      const std::string keys = fmt::format("gloo/{}/{}/", name, attempt);
+      const auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
+      std::string problem;
+      try {
+        connect_all(context, std::make_shared<GlooStore>(store, keys, deadline.rest()), device,
+                    std::min(options.patience * (1 << attempt), deadline.rest()));
+      } catch (const gloo::Exception& error) {
+        problem = text_of(error);
+      }
+      problem = problem_of_all(problem, store, keys, options, deadline);
+      if (problem.empty()) return std::make_unique<GlooTransport>(device, store, context);
+      if (attempt + 1 == kAttempts) throw Error(problem);
+    }
   }
 
  private:
@@ -179,6 +207,32 @@ class GlooTransport final : public Transport {
     options.setTag(call.tag);
     options.setTimeout(call.timeout);
     return options;
+  }
+
+  /// Connects to all ranks, and makes sure that it is them.
+  static void connect_all(const Context& context, std::shared_ptr<GlooStore> keys,
+                          GlooDevice& device, Milliseconds patience) {
+    context->setTimeout(patience / 5);  // of which Gloo waits five for a connection
+    connect_full_mesh(*context, std::move(keys), device);
+    gloo::BarrierOptions all_connected(context);
+    all_connected.setTimeout(patience);
+    gloo::barrier(all_connected);
+  }
+
+  /// The first rank's problem of those that have one, the same on every rank; "" if none has. A
+  /// rank must not leave before all others are connected to it, even if it is connected to all of
+  /// them: a rank with little to do would close its end while a slower one still waits for the
+  /// connection.
+  static std::string problem_of_all(const std::string& own, Store& store, const std::string& keys,
+                                    const GlooOptions& options, const Deadline& deadline) {
+    const auto key = [&](int rank) { return fmt::format("{}problem/{}", keys, rank); };
+    store.set(key(options.rank), own);
+    std::string first;
+    for (int rank = 0; rank < options.size; ++rank) {
+      const std::string theirs = store.get(key(rank), deadline.rest());
+      if (first.empty()) first = theirs;
+    }
+    return first;
   }
 
   // Newer versions of Gloo take the store as a shared pointer.
@@ -209,8 +263,7 @@ std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store
     fail("cannot listen at {}: is it an address of this machine? ({})", options.address,
          error.what());
   }
-  return GlooTransport::connect(std::move(device), store, options.rank, options.size, "world",
-                                options.timeout);
+  return GlooTransport::connect(std::move(device), store, "world", options);
 }
 
 }  // namespace lab

@@ -1,0 +1,163 @@
+// Ranks that connect over Gloo while somebody else connects to them.
+#include "common/comm/gloo/gloo_transport.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <barrier>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/comm/store/memory_store.h"
+
+namespace lab::gloo_transport_test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The sockets of this process, as /proc/net/tcp numbers them.
+std::set<std::string> own_sockets() {
+  std::set<std::string> numbers;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(file, gone).string();
+    if (target.starts_with("socket:[")) numbers.insert(target.substr(8, target.size() - 9));
+  }
+  return numbers;
+}
+
+/// The ports at which this process listens.
+std::set<uint16_t> listening() {
+  const std::string kListens = "0A";
+  const std::set<std::string> own = own_sockets();
+  std::set<uint16_t> ports;
+  std::ifstream table("/proc/self/net/tcp");
+  std::string line;
+  std::getline(table, line);  // its head
+  while (std::getline(table, line)) {
+    std::istringstream words(line);
+    std::string word;
+    std::vector<std::string> fields;
+    while (words >> word) fields.push_back(word);
+    if (fields[3] == kListens && own.contains(fields[9]))
+      ports.insert(static_cast<uint16_t>(std::stoul(fields[1].substr(9), nullptr, 16)));
+  }
+  return ports;
+}
+
+/// Connects to every port at which this process listens, and keeps the connections.
+class Scanner {
+ public:
+  ~Scanner() {
+    for (const int socket : sockets_) close(socket);
+  }
+  void scan() {
+    for (const uint16_t port : listening()) {
+      sockaddr_in address = {};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      address.sin_port = htons(port);
+      sockets_.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      connect(sockets_.back(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+    }
+  }
+  size_t connections() const { return sockets_.size(); }
+
+ private:
+  std::vector<int> sockets_;
+};
+
+/// When all ranks listen, and the last one is about to say where, this lets a scanner connect to
+/// them.
+class ScannedStore final : public Store {
+ public:
+  /// `attempts`: how often.
+  ScannedStore(int ranks, int attempts) : ranks_(ranks), attempts_(attempts) {}
+
+  void set(const std::string& key, const std::string& value) override {
+    if (key.find_first_not_of("0123456789", key.rfind('/') + 1) == std::string::npos &&
+        key.find("problem") == std::string::npos)
+      scan_when_all_listen();
+    store_.set(key, value);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_.get(key, timeout);
+  }
+  std::optional<std::string> try_get(const std::string& key) override {
+    return store_.try_get(key);
+  }
+  int64_t add(const std::string& key, int64_t amount) override { return store_.add(key, amount); }
+
+  int scans() const { return scans_; }
+
+ private:
+  void scan_when_all_listen() {
+    const std::lock_guard lock(mutex_);
+    if (++addresses_ % ranks_ != 0 || scans_ == attempts_) return;
+    ++scans_;
+    scanner_.scan();
+  }
+
+  const int ranks_;
+  const int attempts_;
+  MemoryStore store_;
+  std::mutex mutex_;
+  int addresses_ = 0;
+  int scans_ = 0;
+  Scanner scanner_;
+};
+
+/// What each rank threw while it connected; "" if it was connected to all others.
+std::vector<std::string> connect(ScannedStore& store, int ranks,
+                                 std::chrono::milliseconds patience) {
+  std::vector<std::string> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  std::barrier all_done(ranks);
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<Transport> transport;
+      try {
+        transport = connect_gloo(
+            {.rank = rank, .size = ranks, .timeout = 60s, .patience = patience}, store);
+        std::vector<float> sum{1.0F};
+        transport->all_reduce(sum, ReduceOp::kSum, {.tag = 1, .timeout = 60s});
+        EXPECT_EQ(sum[0], static_cast<float>(ranks));
+      } catch (const std::exception& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+      all_done.arrive_and_wait();
+    });
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+class GlooTransportTest : public testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GlooTransportTest, testing::Values(2, 3, 6));
+
+TEST_P(GlooTransportTest, RanksConnectAgainAfterAStrayConnection) {
+  const int ranks = GetParam();
+  ScannedStore store(ranks, 1);
+  for (const std::string& error : connect(store, ranks, 500ms)) EXPECT_EQ(error, "");
+  EXPECT_TRUE(store.try_get("gloo/world/1/problem/0").has_value()) << "the scanner did no harm";
+}
+
+TEST(GlooTransport, RanksGiveUpTogether) {
+  ScannedStore store(2, 100);
+  const std::vector<std::string> errors = connect(store, 2, 50ms);
+  EXPECT_EQ(store.scans(), 5);
+  EXPECT_NE(errors[0], "");
+  EXPECT_EQ(errors[0], errors[1]);
+}
+
+}  // namespace
+}  // namespace lab::gloo_transport_test
