@@ -170,6 +170,7 @@ int start(int argc, char** argv) {
                    .warmup_share = 3,
                    .embedding_scale = 10,
                    .checkpoint_every = 50,
+                   .validation_batches = 48,  // of one sequence each
                    .log_every = 10,
                    .restarts = true,
                    .add_options = add_options,

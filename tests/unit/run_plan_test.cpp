@@ -31,15 +31,19 @@ TEST(Options, DefaultsAreTheModelOfTheWorkbook) {
   EXPECT_EQ(options.tokenizer.filename(), "tokenizer.model");
 }
 
-TEST(Options, AProgramHasALearningRateWarmUpAndEmbeddingOfItsOwn) {
-  const ProgramInfo info{
-      .about = "test", .learning_rate = 2e-3, .warmup_share = 3, .embedding_scale = 10};
+TEST(Options, AProgramHasDefaultsOfItsOwn) {
+  const ProgramInfo info{.about = "test",
+                         .learning_rate = 2e-3,
+                         .warmup_share = 3,
+                         .embedding_scale = 10,
+                         .validation_batches = 48};
   const auto parse_own = [&](std::vector<const char*> arguments) {
     return settle_plan(static_cast<int>(arguments.size()), arguments.data(), info);
   };
   const RunPlan own = parse_own({"train", "--steps", "90"});
   EXPECT_EQ(own.learning_rate, 2e-3);
   EXPECT_EQ(own.warmup, 30);
+  EXPECT_EQ(own.validation_batches, 48);
   EXPECT_EQ(own.model.embedding_scale, 10.0F);
   EXPECT_EQ(plan_from_json(plan_to_json(own)).model, own.model);
   const RunPlan given = parse_own(

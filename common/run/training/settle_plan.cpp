@@ -203,6 +203,7 @@ RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info) 
   plan.steps = info.steps;
   plan.learning_rate = info.learning_rate;
   plan.checkpoint_every = info.checkpoint_every;
+  plan.validation_batches = info.validation_batches;
   std::vector<const char*> arguments(argv, argv + argc);
   std::set<std::string> given = read_over(plan, arguments, info).given;
   if (plan.resume) check_can_resume(plan.out);

@@ -16,16 +16,17 @@ struct ProgramInfo {
   std::string about;  // first line of --help
   std::string run_name = "train";
   Division division = Division::kNone;
-  int64_t batch = 3;               // default of --batch
-  int64_t steps = 700;             // default of --steps
-  double learning_rate = 8e-4;     // default of --lr
-  int64_t warmup_share = 16;       // default of --warmup: --steps divided by it
-  float embedding_scale = 1;       // default of --embedding-scale, without --tied
-  int64_t checkpoint_every = 200;  // default of --checkpoint-every
-  int64_t log_every = 0;           // default of --log-every; 0: there is no such option
-  bool restarts = false;           // whether there is --max-restarts
-  bool regroups = false;           // a resumed run may have another number of replicas, if these
-                                   // can share the microbatches of a step equally
+  int64_t batch = 3;                // default of --batch
+  int64_t steps = 700;              // default of --steps
+  double learning_rate = 8e-4;      // default of --lr
+  int64_t warmup_share = 16;        // default of --warmup: --steps divided by it
+  float embedding_scale = 1;        // default of --embedding-scale, without --tied
+  int64_t checkpoint_every = 200;   // default of --checkpoint-every
+  int64_t validation_batches = 16;  // default of --validation-batches
+  int64_t log_every = 0;            // default of --log-every; 0: there is no such option
+  bool restarts = false;            // whether there is --max-restarts
+  bool regroups = false;            // a resumed run may have another number of replicas, if these
+                                    // can share the microbatches of a step equally
   /// Adds the program's own options; may be empty.
   std::function<void(CommandLine&)> add_options = {};
   /// Settles what follows from them for the plan; may be empty.
