@@ -263,6 +263,8 @@ class Release(unittest.TestCase):
         self.assertTrue(commands.isdisjoint(withheld), commands)
         self.assertTrue(withheld.isdisjoint(self.workbook("unknown", code=2).split()))
         self.assertIn("did you mean ./workbook reset?", self.workbook("relaese", code=2))
+        self.assertRegex(self.workbook("setup", "--help", code=0), r"\A  setup +install[^\n]*\n\Z")
+        self.assertRegex(self.workbook("test", "-h", code=0), r"\A  test  [^\n]*\n  test N ")
 
     def test_reset(self):
         """The starter is what was handed out, whatever students have committed since."""
