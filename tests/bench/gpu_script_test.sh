@@ -85,7 +85,7 @@ stub build/student/bin/lab01cuda_verdict <<'EOF'
 [[ $LAB_TEST_DEVICE == cuda && "$*" == "--implementation solution" ]]
 EOF
 stub tests/programs/device_test.sh <<'EOF'
-[[ $1 == */bin && $2 == solution && $3 =~ ^(0[1-6]|rest)$ ]]
+[[ $1 == */bin && $2 == solution && $3 =~ ^(0[1-689]|train|rest)$ ]]
 EOF
 stub build/student/bin/bench_step <<'EOF'
 if [[ "$*" == *large* && ! -e $STAND_INS/more-memory ]]; then
@@ -141,6 +141,8 @@ in time: tests-bad racecheck-ops_cuda racecheck-attention_bfloat16_cuda step-lar
 | nccl_pair | 0 | 0 | 1 | skipped: one GPU |
 | nccl_on_one_gpu | | | | left out: NCCL does not let ranks share a GPU here: failed (exit code 1): Duplicate GPU detected |
 | lab01cuda | | | | passed |
+| programs-08 | | | | passed |
+| programs-train | | | | passed |
 | programs-rest | | | | passed |
 | memcheck | ops_cuda_test.cpp | passed | ERROR SUMMARY: 0 errors |
 | racecheck | ops_cuda_test.cpp | failed (exit code 9) | RACECHECK SUMMARY: 1 hazard displayed |

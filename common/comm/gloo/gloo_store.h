@@ -23,10 +23,12 @@ class GlooStore final : public gloo::rendezvous::Store {
     const std::string value = store_.get(prefix_ + key, timeout_);
     return {value.begin(), value.end()};
   }
-  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  void wait(const std::vector<std::string>& keys,
-            const std::chrono::milliseconds& timeout) override {
-    for (const std::string& key : keys) store_.get(prefix_ + key, timeout);
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) get(key);
+  }
+  // The time that Gloo asks for is that of a connection. A rank may arrive much later.
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
+    wait(keys);
   }
 
  private:
