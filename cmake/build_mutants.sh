@@ -33,9 +33,11 @@ command=$(grep -A 1 -F -B 2 "\"file\": \"$solution\"" "$commands" | sed -n 's/^ 
 read -a words <<<"$command"
 compiler=${words[0]}
 options=(-O0 -fPIC)
+strip=-s
 if $optimized; then options=(-fPIC); fi
 if [[ $command == *-fsanitize=thread* ]]; then
   options=(-O1 -g1 -gdwarf-4 -fPIC -nodefaultlibs)  # the sanitizer's library is not linked
+  strip=  # the emulation looks for variables in the table of symbols
 fi
 for word in "${words[@]:1}"; do
   case $word in
@@ -82,7 +84,7 @@ done
 compile() { "$compiler" "@$sources/options" "$@"; }
 
 # link OBJECT SOURCE: makes the shared object of a source.
-link() { compile -shared -s -o "$objects/$(basename "${2%.*}").so" "$1"; }
+link() { compile -shared ${strip:+"$strip"} -o "$objects/$(basename "${2%.*}").so" "$1"; }
 
 build_alone() {
   local part=$objects/part.$BASHPID status=0
@@ -135,7 +137,7 @@ build_together() {
   rm -f "$part".*
 }
 
-export compiler sources objects namespace folder headers
+export compiler strip sources objects namespace folder headers
 export -f compile link build_alone joined build_together
 most=$(((${#outdated[@]} + jobs - 1) / jobs))
 printf '%s\0' "${outdated[@]}" |
