@@ -131,10 +131,10 @@ build_together() {
     name=${namespace}_mutant_$((++number))
     awk -v from="${#name}$name" -v to="${#namespace}$namespace" \
       '{ new = $NF } gsub(from, to, new) { print $NF, new }' "$part.symbols" | sort -u >"$part.names"
-    objcopy --redefine-syms="$part.names" "$part.o" "$part.one.o"
-    link "$part.one.o" "$source"
+    { objcopy --redefine-syms="$part.names" "$part.o" "$part.one.o" && link "$part.one.o" "$source"; } || status=1
   done
   rm -f "$part".*
+  return $status
 }
 
 export compiler strip sources objects namespace folder headers

@@ -22,7 +22,7 @@ pieces_of() {
       for a in $(cuda_test_files); do echo "tests-$a"; done
       echo tests-lab01cuda
       for a in 01 02 03 04 05 06 08 09 train rest; do echo "tests-programs-$a"; done
-      echo tests-nccl_on_one_gpu # takes longer than all others together
+      echo tests-nccl_on_one_gpu # the slowest: over 200 s
       ;;
     sanitizer)
       [[ $quick == yes ]] || files+=(copies_cuda precision_cuda recording_cuda llama_stage_cuda

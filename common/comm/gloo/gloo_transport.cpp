@@ -58,17 +58,11 @@ auto reduction(ReduceOp op) {
   };
 }
 
-class Deadline {
- public:
-  explicit Deadline(Milliseconds time) : end_(Clock::now() + time) {}
-  /// At least a millisecond, because Gloo takes 0 for no limit.
-  Milliseconds rest() const {
-    return std::max(std::chrono::duration_cast<Milliseconds>(end_ - Clock::now()), Milliseconds(1));
-  }
+constexpr Milliseconds kShortest{1};  // Gloo takes 0 for no limit
 
- private:
-  Clock::time_point end_;
-};
+Milliseconds until(Clock::time_point deadline) {
+  return std::max(std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()), kShortest);
+}
 
 class GlooTransfer final : public Transfer {
  public:
@@ -183,14 +177,14 @@ class GlooTransport final : public Transport {
   /// through other ports, and wait twice as long.
   static std::unique_ptr<Transport> connect(GlooDevice device, Store& store,
                                             const std::string& name, const GlooOptions& options) {
-    const Deadline deadline(options.timeout);
+    const auto deadline = Clock::now() + options.timeout;
     for (int attempt = 0;; ++attempt) {
       const std::string keys = fmt::format("gloo/{}/{}/", name, attempt);
       const auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
       std::string problem;
       try {
-        connect_all(context, std::make_shared<GlooStore>(store, keys, deadline.rest()), device,
-                    std::min(options.patience * (1 << attempt), deadline.rest()));
+        connect_all(context, std::make_shared<GlooStore>(store, keys, until(deadline)), device,
+                    std::min(options.patience * (1 << attempt), until(deadline)));
       } catch (const gloo::Exception& error) {
         problem = text_of(error);
       }
@@ -212,7 +206,7 @@ class GlooTransport final : public Transport {
   /// Connects to all ranks, and makes sure that it is them.
   static void connect_all(const Context& context, std::shared_ptr<GlooStore> keys,
                           GlooDevice& device, Milliseconds patience) {
-    context->setTimeout(patience / 5);  // of which Gloo waits five for a connection
+    context->setTimeout(std::max(patience / 5, kShortest));  // Gloo waits five for a connection
     connect_full_mesh(*context, std::move(keys), device);
     gloo::BarrierOptions all_connected(context);
     all_connected.setTimeout(patience);
@@ -224,12 +218,12 @@ class GlooTransport final : public Transport {
   /// them: a rank with little to do would close its end while a slower one still waits for the
   /// connection.
   static std::string problem_of_all(const std::string& own, Store& store, const std::string& keys,
-                                    const GlooOptions& options, const Deadline& deadline) {
+                                    const GlooOptions& options, Clock::time_point deadline) {
     const auto key = [&](int rank) { return fmt::format("{}problem/{}", keys, rank); };
     store.set(key(options.rank), own);
     std::string first;
     for (int rank = 0; rank < options.size; ++rank) {
-      const std::string theirs = store.get(key(rank), deadline.rest());
+      const std::string theirs = store.get(key(rank), until(deadline));
       if (first.empty()) first = theirs;
     }
     return first;
