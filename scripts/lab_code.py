@@ -89,7 +89,7 @@ def read_mutants(text):
             edit = (find + line + "\n", replace) if inside == "<<<<" else (find, replace + line + "\n")
             mutants[-1].edits.append(edit)
         elif mutants and line.startswith("task: "):
-            mutants[-1].tasks.extend(line[6:].split())
+            mutants[-1].tasks.extend(word.partition(".")[0] for word in line[6:].split())
         elif mutants and line.startswith("message: "):
             mutants[-1].message.append(line[9:])
     return mutants

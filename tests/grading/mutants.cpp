@@ -87,8 +87,10 @@ std::vector<Mutant> read_mutants(const std::filesystem::path& file) {
       *text += line + "\n";
     } else if (line.starts_with("task: ")) {
       std::istringstream words(line.substr(6));
-      mutants.back().tasks = {std::istream_iterator<std::string>(words), {}};
-      if (mutants.back().tasks == std::vector<std::string>{"none"}) mutants.back().tasks.clear();
+      mutants.back().tests = {std::istream_iterator<std::string>(words), {}};
+      if (mutants.back().tests == std::vector<std::string>{"none"}) mutants.back().tests.clear();
+      for (const std::string& test : mutants.back().tests)
+        mutants.back().tasks.push_back(test.substr(0, test.find('.')));
     } else if (line.starts_with("message: ")) {
       mutants.back().message = line.substr(9);
     } else {

@@ -3,7 +3,7 @@
 // One file a lab, tests/labs/NN_name/mutants.txt. An entry says what it changes in the solution:
 //
 //   # backward_overwrites
-//   task: 3
+//   task: 3.GradientsAddUp
 //   message: the gradients that were there before are gone
 //   why: assigns where it should add
 //   <<<<
@@ -12,7 +12,8 @@
 //   lines in their place
 //   >>>>
 //
-// "task: none" marks a correct solution. There may be several edits.
+// After the task comes the test that is tried first; without it, or if it does not find the mistake,
+// the whole task is tested. "task: none" marks a correct solution. There may be several edits.
 #pragma once
 
 #include <filesystem>
@@ -26,6 +27,7 @@ namespace lab::grading {
 struct Mutant {
   std::string name;
   std::vector<std::string> tasks = {};  // that must fail; none: a correct solution
+  std::vector<std::string> tests = {};  // "3.GradientsAddUp", or "3": where to look first
   std::string message = {};             // must occur in a failure of each of them
   struct Edit {
     std::string find;

@@ -127,17 +127,20 @@ TaskResults run_tests(const std::vector<std::string>& tasks, const std::string& 
                       const std::function<void(const TaskResult&)>& on_first_failure) {
   std::string filter;
   for (const std::string& task : tasks)
-    filter += fmt::format("{}Task{}.*", filter.empty() ? "" : ":", task);
+    filter += fmt::format("{}Task{}{}", filter.empty() ? "" : ":", task,
+                          task.find('.') == std::string::npos ? ".*" : "");
   if (!filter.empty()) GTEST_FLAG_SET(filter, filter);
   TaskResults results;
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Collector(results, enough, on_first_failure));
+  Collector collector(results, enough, on_first_failure);
+  listeners.Append(&collector);
   // The return value says no more than `results`.
   [[maybe_unused]] const int failed = RUN_ALL_TESTS();
+  listeners.Release(&collector);
   for (const std::string& task : tasks)
-    if (!results.contains(task))
-      results[task] = {.task = task, .not_graded = "the verdict has no test of this task"};
+    if (const std::string id = task.substr(0, task.find('.')); !results.contains(id))
+      results[id] = {.task = id, .not_graded = fmt::format("the verdict has no test {}", task)};
   return results;
 }
 
