@@ -139,7 +139,10 @@ class Reader {
 
 void Parcel::write(const std::filesystem::path& path) const {
   const std::string temporary = path.string() + ".part";
-  std::ofstream file(temporary, std::ios::binary);
+  std::vector<char> buffer(size_t{1} << 18);  // most tensors are small: one call for many
+  std::ofstream file;
+  file.rdbuf()->pubsetbuf(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+  file.open(temporary, std::ios::binary);
   const uint64_t counts[] = {texts_.size(), tensors_.size()};
   put(file, &counts, sizeof counts);
   for (const auto& [name, text] : texts_) {

@@ -128,6 +128,22 @@ StepParts TrainingOracle::parts(size_t step, const std::vector<Numbers>& weights
   return parts;
 }
 
+Numbers TrainingOracle::mean(size_t step, const std::vector<Numbers>& weights) {
+  double targets = 0;
+  for (const auto& microbatches : case_.steps[step])
+    for (const TokenBatch& batch : microbatches) targets += static_cast<double>(batch.target_count());
+  Numbers sum(static_cast<size_t>(model_.parameter_count()), 0.0);
+  for (size_t replica = 0; targets > 0 && replica < case_.steps[step].size(); ++replica) {
+    load(weights[replica]);
+    for (const TokenBatch& batch : case_.steps[step][replica]) {
+      compute(batch, 1);
+      const Numbers gradient = to_doubles(packed(model_, model_.gradients()));
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += 1 / targets * gradient[i];
+    }
+  }
+  return sum;
+}
+
 Numbers TrainingOracle::initial_weights() const {
   const LlamaStage fresh(case_.model, StageSpan::whole(case_.model), Device::kCpu, case_.seed);
   return to_doubles(packed(fresh, fresh.parameters()));
@@ -187,7 +203,7 @@ double first_gradient_norm(const TrainingCase& training) {
                                      oracle.initial_weights());
   // A step may be without targets: the first one that has some.
   for (size_t step = 0; step < training.steps.size(); ++step)
-    if (const double length = norm(oracle.parts(step, weights).mean()); length > 0) return length;
+    if (const double length = norm(oracle.mean(step, weights)); length > 0) return length;
   return 1;
 }
 

@@ -50,6 +50,8 @@ class TrainingOracle {
 
   /// `weights[replica]`: packed, of the whole model.
   StepParts parts(size_t step, const std::vector<Numbers>& weights);
+  /// parts(step, weights).mean(), in a third of the time.
+  Numbers mean(size_t step, const std::vector<Numbers>& weights);
   Numbers initial_weights() const;
   /// The loss and the gradient of one process that takes the microbatches one after the other: with
   /// the bits that a pipeline of one replica is promised to have.
