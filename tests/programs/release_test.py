@@ -26,7 +26,8 @@ import release  # noqa: E402
 # For this machine only: the other architecture's files would double the time.
 release.CROSS_COMPILERS = {release.platform.machine(): ""}
 
-# In place of the compiler: takes the object of this build where the source is the same, and has no path in it.
+# In place of the compiler: takes the object of this build where the sources are the same, and have no path in them.
+# Generated sources include those that are compiled together, or for the emulation.
 LAUNCHER = """#!/bin/sh
 previous=
 for word; do
@@ -36,10 +37,19 @@ for word; do
   esac
   previous=$word
 done
-source=${previous#"COURSE/"}
-if [ "BUILD/$object" -nt "ROOT/$source" ] && cmp -s "$previous" "ROOT/$source" && ! grep -q LAB_SOURCE_DIR "$previous"; then
+case $previous in
+  "COURSE/build/"*) sources=$(sed -n 's,^#include "\\(.*\\)"$,\\1,p' "$previous") ;;
+  *) sources=$previous ;;
+esac
+same=yes
+sed "s,COURSE/,ROOT/," "$previous" | cmp -s - "ROOT/${previous#"COURSE/"}" || same=
+for source in $sources; do
+  here="ROOT/${source#"COURSE/"}"
+  if [ ! "BUILD/$object" -nt "$here" ] || ! cmp -s "$source" "$here" || grep -q LAB_SOURCE_DIR "$source"; then same=; fi
+done
+if [ "$same" ]; then
   cp "BUILD/$object" "$object"
-  echo "$object: $previous" >"$record"
+  echo "$object: $sources" >"$record"
 else
   exec "$@"
 fi
