@@ -230,25 +230,6 @@ function(lab_build_quickly target)
   target_precompile_headers(${target} REUSE_FROM lab_grading)
 endfunction()
 
-# Compiles the files of a finished target several at a time, which takes less than half as long: test
-# files use the same templates. So the names in their unnamed namespaces must not clash; each task
-# of a lab has a separate namespace. Editors and clang-tidy still find a command for every file, that
-# of TARGET_files, which nobody builds.
-option(LAB_COMPILE_TOGETHER "Compile several files of tests, programs and library at a time" ON)
-function(lab_compile_together target)
-  if(NOT LAB_COMPILE_TOGETHER)
-    return()
-  endif()
-  foreach(property IN ITEMS SOURCES LINK_LIBRARIES COMPILE_DEFINITIONS)
-    get_target_property(${property} ${target} ${property})
-    list(FILTER ${property} EXCLUDE REGEX NOTFOUND)
-  endforeach()
-  add_library(${target}_files OBJECT EXCLUDE_FROM_ALL ${SOURCES})
-  target_link_libraries(${target}_files PRIVATE ${LINK_LIBRARIES})
-  target_compile_definitions(${target}_files PRIVATE ${COMPILE_DEFINITIONS})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON EXPORT_COMPILE_COMMANDS OFF)
-endfunction()
-
 # The rank program PROGRAM, with the test sources of KIND (emulated, gpu) if there are any. It
 # exports the whole library, because an implementation may use any of it, but not the harness.
 function(lab_add_rank_program lab program kind)

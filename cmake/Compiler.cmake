@@ -49,3 +49,23 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GRE
   # A false warning about fmt 9's code (Ubuntu 24.04) where it is inlined into ours.
   target_compile_options(lab_warnings INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()
+
+# Compiles the files of a finished target several at a time, which takes less than half as long: test
+# files use the same templates. So the names in their unnamed namespaces must not clash; each task
+# of a lab has a separate namespace. Editors and clang-tidy still find a command for every file, that
+# of TARGET_files, which nobody builds.
+option(LAB_COMPILE_TOGETHER "Compile several files of tests, programs and library at a time" ON)
+function(lab_compile_together target)
+  if(NOT LAB_COMPILE_TOGETHER)
+    return()
+  endif()
+  foreach(property IN ITEMS SOURCES LINK_LIBRARIES COMPILE_DEFINITIONS INCLUDE_DIRECTORIES)
+    get_target_property(${property} ${target} ${property})
+    list(FILTER ${property} EXCLUDE REGEX NOTFOUND)
+  endforeach()
+  add_library(${target}_files OBJECT EXCLUDE_FROM_ALL ${SOURCES})
+  target_link_libraries(${target}_files PRIVATE ${LINK_LIBRARIES})
+  target_compile_definitions(${target}_files PRIVATE ${COMPILE_DEFINITIONS})
+  target_include_directories(${target}_files PRIVATE ${INCLUDE_DIRECTORIES})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON EXPORT_COMPILE_COMMANDS OFF)
+endfunction()

@@ -36,6 +36,7 @@ target_include_directories(lab_emulation PUBLIC ${CMAKE_SOURCE_DIR}
 target_compile_options(lab_emulation PRIVATE -O2 -g1)
 target_link_libraries(lab_emulation PUBLIC fmt::fmt Threads::Threads
                                     PRIVATE ${LAB_BOOST_CONTEXT} lab_warnings)
+lab_compile_together(lab_emulation)
 
 # lab_emulate_cuda(TARGET [OBJECT] file.cu ...) A library of .cu files, static unless OBJECT, that
 # runs on the emulation. Programs that link it need not be compiled in any special way, nor linked

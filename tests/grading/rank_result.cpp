@@ -51,7 +51,7 @@ bool is_todo(const std::string& text) {
 }
 
 /// Of a sequence of calls, what those before the one that crashed had returned.
-Parcel returned_before(const std::filesystem::path& file) {
+Parcel returned_until_crash(const std::filesystem::path& file) {
   try {
     return std::filesystem::exists(file) ? Parcel::read(file) : Parcel();
   } catch (const std::exception&) {
@@ -69,7 +69,7 @@ void describe_end(const ChildProcess& child, const std::filesystem::path& file,
     result.message =
         fmt::format("rank {} crashed: {}\nThe debug preset finds the line: see docs/debugging.md",
                     result.rank, signal_in_words(WTERMSIG(status)));
-    result.result = returned_before(file);
+    result.result = returned_until_crash(file);
     return;
   }
   const int code = WEXITSTATUS(status);
