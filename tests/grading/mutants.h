@@ -12,8 +12,9 @@
 //   lines in their place
 //   >>>>
 //
-// After the task comes the test that is tried first; without it, or if it does not find the mistake,
-// the whole task is tested. "task: none" marks a correct solution. There may be several edits.
+// After the task comes the test that is tried first; without it, or if it does not find the
+// mistake, the whole task is tested. "task: none" marks a correct solution. There may be several
+// edits.
 #pragma once
 
 #include <filesystem>

@@ -131,7 +131,8 @@ StepParts TrainingOracle::parts(size_t step, const std::vector<Numbers>& weights
 Numbers TrainingOracle::mean(size_t step, const std::vector<Numbers>& weights) {
   double targets = 0;
   for (const auto& microbatches : case_.steps[step])
-    for (const TokenBatch& batch : microbatches) targets += static_cast<double>(batch.target_count());
+    for (const TokenBatch& batch : microbatches)
+      targets += static_cast<double>(batch.target_count());
   Numbers sum(static_cast<size_t>(model_.parameter_count()), 0.0);
   for (size_t replica = 0; targets > 0 && replica < case_.steps[step].size(); ++replica) {
     load(weights[replica]);

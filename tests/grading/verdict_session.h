@@ -29,8 +29,9 @@ const VerdictSettings& settings();
 void set_settings(VerdictSettings settings);
 
 /// Runs the GoogleTest tests of these tasks, or single ones such as "3.GradientsAddUp" (none: all
-/// tests), and sorts what came out by task. With `enough`, what is left of a task is skipped when a test of it has failed with that text.
-/// `on_first_failure` is called with the result of a task so far, when its first test has failed.
+/// tests), and sorts what came out by task. With `enough`, what is left of a task is skipped when a
+/// test of it has failed with that text. `on_first_failure` is called with the result of a task so
+/// far, when its first test has failed.
 TaskResults run_tests(const std::vector<std::string>& tasks, const std::string& enough = "",
                       const std::function<void(const TaskResult&)>& on_first_failure = {});
 

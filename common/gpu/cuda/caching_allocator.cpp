@@ -1,11 +1,12 @@
 // Size classes, reuse, and requests to the driver.
+#include "common/gpu/cuda/caching_allocator.h"
+
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <bit>
 
 #include "common/gpu/cuda/byte_count.h"
-#include "common/gpu/cuda/caching_allocator.h"
 #include "common/gpu/cuda/check.h"
 
 namespace lab::cuda {

@@ -1,7 +1,8 @@
 // What CUDA's error codes mean, and what to do about them.
+#include "common/gpu/cuda/check.h"
+
 #include "common/error.h"
 #include "common/gpu/cuda/byte_count.h"
-#include "common/gpu/cuda/check.h"
 
 namespace lab::cuda {
 namespace {

@@ -1,7 +1,8 @@
 // Stream capture: the stream records work instead of running it.
+#include "common/gpu/cuda/recorded_graph.h"
+
 #include "common/error.h"
 #include "common/gpu/cuda/check.h"
-#include "common/gpu/cuda/recorded_graph.h"
 
 namespace lab::cuda {
 namespace {

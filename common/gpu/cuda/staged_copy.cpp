@@ -1,10 +1,11 @@
 // Cutting a copy into pieces that fit a pinned buffer.
+#include "common/gpu/cuda/staged_copy.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "common/gpu/cuda/byte_count.h"
 #include "common/gpu/cuda/check.h"
-#include "common/gpu/cuda/staged_copy.h"
 
 namespace lab::cuda {
 namespace {
