@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/comm/store/memory_store.h"
+#include "common/error.h"
 
 namespace lab::gloo_transport_test {
 namespace {
@@ -76,6 +77,33 @@ class Scanner {
   std::vector<int> sockets_;
 };
 
+/// Whether Gloo says under this key where a rank listens.
+bool is_address(const std::string& key) {
+  return key.find_first_not_of("0123456789", key.rfind('/') + 1) == std::string::npos &&
+         key.find("here") == std::string::npos && key.find("problem") == std::string::npos;
+}
+
+/// With it, a rank dies as soon as it has said where it listens.
+class StoreOfTheDying final : public Store {
+ public:
+  explicit StoreOfTheDying(Store& store) : store_(store) {}
+
+  void set(const std::string& key, const std::string& value) override {
+    store_.set(key, value);
+    require(!is_address(key), "dead");
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return store_.get(key, timeout);
+  }
+  std::optional<std::string> try_get(const std::string& key) override {
+    return store_.try_get(key);
+  }
+  int64_t add(const std::string& key, int64_t amount) override { return store_.add(key, amount); }
+
+ private:
+  Store& store_;
+};
+
 /// When all ranks listen, and the last one is about to say where, this lets a scanner connect to
 /// them.
 class ScannedStore final : public Store {
@@ -84,9 +112,7 @@ class ScannedStore final : public Store {
   ScannedStore(int ranks, int attempts) : ranks_(ranks), attempts_(attempts) {}
 
   void set(const std::string& key, const std::string& value) override {
-    if (key.find_first_not_of("0123456789", key.rfind('/') + 1) == std::string::npos &&
-        key.find("problem") == std::string::npos)
-      scan_when_all_listen();
+    if (is_address(key)) scan_when_all_listen();
     store_.set(key, value);
   }
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
@@ -164,6 +190,31 @@ TEST(GlooTransport, RanksGiveUpTogether) {
   EXPECT_EQ(store.scans(), 5);
   EXPECT_NE(errors[0], "");
   EXPECT_EQ(errors[0], errors[1]);
+}
+
+TEST(GlooTransport, SaysWhichRankDoesNotCome) {
+  MemoryStore store;
+  try {
+    connect_gloo({.rank = 0, .size = 2, .timeout = 50ms}, store);
+    ADD_FAILURE() << "connected to nobody";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 1 has not connected within 0.05 s");
+  }
+}
+
+/// Gloo takes 0 ms for no limit: with little time left, a rank would wait for a dead one for ever.
+TEST(GlooTransport, ConnectingEndsAlsoWithTheDeadlineNear) {
+  for (const std::chrono::milliseconds delay : {94ms, 96ms, 97ms, 98ms, 99ms})
+    for (const int dying : {0, 1}) {
+      MemoryStore store;
+      std::thread late([&] {
+        std::this_thread::sleep_for(delay);
+        StoreOfTheDying last_words(store);
+        EXPECT_THROW(connect_gloo({.rank = dying, .size = 2, .timeout = 1s}, last_words), Error);
+      });
+      EXPECT_THROW(connect_gloo({.rank = 1 - dying, .size = 2, .timeout = 100ms}, store), Error);
+      late.join();
+    }
 }
 
 }  // namespace

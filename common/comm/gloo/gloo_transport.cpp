@@ -11,6 +11,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "common/comm/combine.h"
@@ -166,7 +167,7 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      Milliseconds timeout) override {
     const auto self = std::ranges::find(ranks, context_->rank);
-    return connect(device_, store_, name,
+    return connect(device_, store_, name, ranks,
                    {.rank = static_cast<int>(self - ranks.begin()),
                     .size = static_cast<int>(ranks.size()),
                     .timeout = timeout});
@@ -174,12 +175,18 @@ class GlooTransport final : public Transport {
 
   /// Between two ranks, Gloo takes the first connection to a rank's port for that of the other: one
   /// from elsewhere, such as a port scanner's, spoils the group. Then all ranks connect again,
-  /// through other ports, and wait twice as long.
+  /// through other ports, and wait twice as long. `ranks`: the members, as the world numbers them.
   static std::unique_ptr<Transport> connect(GlooDevice device, Store& store,
-                                            const std::string& name, const GlooOptions& options) {
+                                            const std::string& name, const std::vector<int>& ranks,
+                                            const GlooOptions& options) {
     const auto deadline = Clock::now() + options.timeout;
+    const auto tell_all = [&](const std::string& keys, const std::string& problem) {
+      store.set(keys + std::to_string(options.rank), problem);
+      return first_problem(store, keys, ranks, deadline, options.timeout);
+    };
     for (int attempt = 0;; ++attempt) {
       const std::string keys = fmt::format("gloo/{}/{}/", name, attempt);
+      tell_all(keys + "here/", "");
       const auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
       std::string problem;
       try {
@@ -187,8 +194,13 @@ class GlooTransport final : public Transport {
                     std::min(options.patience * (1 << attempt), until(deadline)));
       } catch (const gloo::Exception& error) {
         problem = text_of(error);
+      } catch (const StoreTimeout&) {
+        problem = "a rank did not say in time where it listens";
       }
-      problem = problem_of_all(problem, store, keys, options, deadline);
+      // A rank must not leave before all others are connected to it, even if it is connected to all
+      // of them: a rank with little to do would close its end while a slower one still waits for
+      // the connection.
+      problem = tell_all(keys + "problem/", problem);
       if (problem.empty()) return std::make_unique<GlooTransport>(device, store, context);
       if (attempt + 1 == kAttempts) throw Error(problem);
     }
@@ -213,18 +225,19 @@ class GlooTransport final : public Transport {
     gloo::barrier(all_connected);
   }
 
-  /// The first rank's problem of those that have one, the same on every rank; "" if none has. A
-  /// rank must not leave before all others are connected to it, even if it is connected to all of
-  /// them: a rank with little to do would close its end while a slower one still waits for the
-  /// connection.
-  static std::string problem_of_all(const std::string& own, Store& store, const std::string& keys,
-                                    const GlooOptions& options, Clock::time_point deadline) {
-    const auto key = [&](int rank) { return fmt::format("{}problem/{}", keys, rank); };
-    store.set(key(options.rank), own);
+  /// What the first rank that has a problem says of it, the same on every rank; "" if none has.
+  static std::string first_problem(Store& store, const std::string& keys,
+                                   const std::vector<int>& ranks, Clock::time_point deadline,
+                                   Milliseconds timeout) {
     std::string first;
-    for (int rank = 0; rank < options.size; ++rank) {
-      const std::string theirs = store.get(key(rank), until(deadline));
-      if (first.empty()) first = theirs;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      try {
+        const std::string theirs = store.get(keys + std::to_string(i), until(deadline));
+        if (first.empty()) first = theirs;
+      } catch (const StoreTimeout&) {
+        fail("rank {} has not connected within {:g} s", ranks[i],
+             static_cast<double>(timeout.count()) * 1e-3);
+      }
     }
     return first;
   }
@@ -257,7 +270,9 @@ std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store
     fail("cannot listen at {}: is it an address of this machine? ({})", options.address,
          error.what());
   }
-  return GlooTransport::connect(std::move(device), store, "world", options);
+  std::vector<int> ranks(static_cast<size_t>(options.size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return GlooTransport::connect(std::move(device), store, "world", ranks, options);
 }
 
 }  // namespace lab
