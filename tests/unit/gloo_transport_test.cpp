@@ -202,7 +202,7 @@ TEST(GlooTransport, SaysWhichRankDoesNotCome) {
   }
 }
 
-/// Gloo takes 0 ms for no limit: with little time left, a rank would wait for a dead one for ever.
+/// Gloo takes 0 ms for no limit: with little time left, a rank would wait for a dead one forever.
 TEST(GlooTransport, ConnectingEndsAlsoWithTheDeadlineNear) {
   for (const std::chrono::milliseconds delay : {94ms, 96ms, 97ms, 98ms, 99ms})
     for (const int dying : {0, 1}) {

@@ -40,12 +40,18 @@ size_t kept_scratch() { return static_cast<size_t>(std::max<ptrdiff_t>(in_use, 0
 
 }  // namespace lab07::scenario
 
-// The standard lets a program replace these; all other forms call them.
-void* operator new(size_t bytes) { return or_throw(counted(std::malloc(bytes))); }
-void* operator new(size_t bytes, std::align_val_t alignment) {
+// The standard lets a program replace these; the forms for arrays call them. AddressSanitizer would
+// bring its own form of any that were missing here.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return counted(std::malloc(bytes));
+}
+void* operator new(size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   const auto boundary = static_cast<size_t>(alignment);
-  return or_throw(
-      counted(std::aligned_alloc(boundary, (bytes + boundary - 1) / boundary * boundary)));
+  return counted(std::aligned_alloc(boundary, (bytes + boundary - 1) / boundary * boundary));
+}
+void* operator new(size_t bytes) { return or_throw(operator new(bytes, std::nothrow)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return or_throw(operator new(bytes, alignment, std::nothrow));
 }
 void operator delete(void* block) noexcept { release(block); }
 void operator delete(void* block, size_t) noexcept { release(block); }
