@@ -42,7 +42,10 @@ CachingAllocator::Keep keep_from_environment() {
 
 }  // namespace
 
-Context::Context(int index) : index_(index), memory_(keep_from_environment()) {
+Context::Context(int index, CachingAllocator::Keep keep) : index_(index), memory_(keep) {}
+
+// The destructor closes what is open if this throws, because the other constructor has returned.
+Context::Context(int index) : Context(index, keep_from_environment()) {
   activate();
   require_code(index);
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags",
@@ -57,10 +60,10 @@ Context::Context(int index) : index_(index), memory_(keep_from_environment()) {
 }
 
 Context::~Context() {
-  static_cast<void>(cudaStreamSynchronize(stream_));
-  static_cast<void>(cublasDestroy(blas_));
-  memory_.release(blas_workspace_);
-  static_cast<void>(cudaStreamDestroy(stream_));
+  if (stream_ != nullptr) static_cast<void>(cudaStreamSynchronize(stream_));
+  if (blas_ != nullptr) static_cast<void>(cublasDestroy(blas_));
+  if (blas_workspace_ != nullptr) memory_.release(blas_workspace_);
+  if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 
 bool Context::supports(Precision precision) const {

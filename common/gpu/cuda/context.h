@@ -45,6 +45,8 @@ class Context {
   void set_recording(bool recording) { recording_ = recording; }
 
  private:
+  Context(int index, CachingAllocator::Keep keep);
+
   int index_;
   cudaStream_t stream_ = nullptr;
   cublasHandle_t blas_ = nullptr;
