@@ -92,7 +92,7 @@ Run run_program(const fs::path& implementation, const std::vector<std::string>& 
   ChildProcess child(in_sandbox(folder.path(), command),
                      {{"OMP_WAIT_POLICY", "PASSIVE"},
                       {"GOMP_SPINCOUNT", "0"},
-                      // It would refuse to come after what is preloaded.
+                      // AddressSanitizer would refuse to be loaded after LD_PRELOAD's.
                       {"ASAN_OPTIONS", "verify_asan_link_order=0"}});
   const Clock::time_point begin = Clock::now();
   bool late = false;

@@ -198,9 +198,9 @@ std::string judge_mutant(const std::string& name) {
       return check_mutant(mutant, run_tests(full ? Tasks{} : mutant.edited_tasks(solution, all)));
     }
     if (full) return check_mutant(mutant, run_tests(all));
-    if (check_mutant(mutant, run_tests(mutant.tests, mutant.message)).empty()) return "";
-    if (mutant.tests != mutant.tasks)
-      fmt::print("not found by {}, trying all tests\n", fmt::join(mutant.tests, " and "));
+    const std::string problem = check_mutant(mutant, run_tests(mutant.tests, mutant.message));
+    if (problem.empty() || mutant.tests == mutant.tasks) return problem;
+    fmt::print("not found by {}, trying all tests\n", fmt::join(mutant.tests, " and "));
     return check_mutant(mutant, run_tests(mutant.tasks, mutant.message));
   }
   fail("there is no mutant '{}'", name);

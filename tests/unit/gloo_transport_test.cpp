@@ -79,49 +79,51 @@ class Scanner {
 
 /// Whether Gloo says under this key where a rank listens.
 bool is_address(const std::string& key) {
-  return key.find_first_not_of("0123456789", key.rfind('/') + 1) == std::string::npos &&
-         key.find("here") == std::string::npos && key.find("problem") == std::string::npos;
+  return key.find("/address/") != std::string::npos &&
+         key.find_first_not_of("0123456789", key.rfind('/') + 1) == std::string::npos;
 }
 
-/// With it, a rank dies as soon as it has said where it listens.
-class StoreOfTheDying final : public Store {
+/// A store that does all as another one, but what is overridden.
+class ForwardingStore : public Store {
  public:
-  explicit StoreOfTheDying(Store& store) : store_(store) {}
+  explicit ForwardingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
-  void set(const std::string& key, const std::string& value) override {
-    store_.set(key, value);
-    require(!is_address(key), "dead");
-  }
+  void set(const std::string& key, const std::string& value) override { store_->set(key, value); }
   std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return store_.get(key, timeout);
+    return store_->get(key, timeout);
   }
   std::optional<std::string> try_get(const std::string& key) override {
-    return store_.try_get(key);
+    return store_->try_get(key);
   }
-  int64_t add(const std::string& key, int64_t amount) override { return store_.add(key, amount); }
+  int64_t add(const std::string& key, int64_t amount) override { return store_->add(key, amount); }
 
  private:
-  Store& store_;
+  std::shared_ptr<Store> store_;
+};
+
+/// With it, a rank dies as soon as it has said where it listens.
+class StoreOfTheDying final : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  void set(const std::string& key, const std::string& value) override {
+    ForwardingStore::set(key, value);
+    require(!is_address(key), "dead");
+  }
 };
 
 /// When all ranks listen, and the last one is about to say where, this lets a scanner connect to
 /// them.
-class ScannedStore final : public Store {
+class ScannedStore final : public ForwardingStore {
  public:
   /// `attempts`: how often.
-  ScannedStore(int ranks, int attempts) : ranks_(ranks), attempts_(attempts) {}
+  ScannedStore(int ranks, int attempts)
+      : ForwardingStore(std::make_shared<MemoryStore>()), ranks_(ranks), attempts_(attempts) {}
 
   void set(const std::string& key, const std::string& value) override {
     if (is_address(key)) scan_when_all_listen();
-    store_.set(key, value);
+    ForwardingStore::set(key, value);
   }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return store_.get(key, timeout);
-  }
-  std::optional<std::string> try_get(const std::string& key) override {
-    return store_.try_get(key);
-  }
-  int64_t add(const std::string& key, int64_t amount) override { return store_.add(key, amount); }
 
   int scans() const { return scans_; }
 
@@ -135,7 +137,6 @@ class ScannedStore final : public Store {
 
   const int ranks_;
   const int attempts_;
-  MemoryStore store_;
   std::mutex mutex_;
   int addresses_ = 0;
   int scans_ = 0;
@@ -206,13 +207,13 @@ TEST(GlooTransport, SaysWhichRankDoesNotCome) {
 TEST(GlooTransport, ConnectingEndsAlsoWithTheDeadlineNear) {
   for (const std::chrono::milliseconds delay : {94ms, 96ms, 97ms, 98ms, 99ms})
     for (const int dying : {0, 1}) {
-      MemoryStore store;
+      const auto store = std::make_shared<MemoryStore>();
       std::thread late([&] {
         std::this_thread::sleep_for(delay);
         StoreOfTheDying last_words(store);
         EXPECT_THROW(connect_gloo({.rank = dying, .size = 2, .timeout = 1s}, last_words), Error);
       });
-      EXPECT_THROW(connect_gloo({.rank = 1 - dying, .size = 2, .timeout = 100ms}, store), Error);
+      EXPECT_THROW(connect_gloo({.rank = 1 - dying, .size = 2, .timeout = 100ms}, *store), Error);
       late.join();
     }
 }

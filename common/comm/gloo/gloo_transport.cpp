@@ -190,8 +190,8 @@ class GlooTransport final : public Transport {
       const auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
       std::string problem;
       try {
-        connect_all(context, std::make_shared<GlooStore>(store, keys, until(deadline)), device,
-                    std::min(options.patience * (1 << attempt), until(deadline)));
+        connect_all(context, std::make_shared<GlooStore>(store, keys + "address/", until(deadline)),
+                    device, std::min(options.patience * (1 << attempt), until(deadline)));
       } catch (const gloo::Exception& error) {
         problem = text_of(error);
       } catch (const StoreTimeout&) {

@@ -62,7 +62,7 @@ Context::Context(int index) : Context(index, keep_from_environment()) {
 Context::~Context() {
   if (stream_ != nullptr) static_cast<void>(cudaStreamSynchronize(stream_));
   if (blas_ != nullptr) static_cast<void>(cublasDestroy(blas_));
-  if (blas_workspace_ != nullptr) memory_.release(blas_workspace_);
+  memory_.release(blas_workspace_);
   if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 
