@@ -34,8 +34,8 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
 /// 0. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled. Results are finite
-/// for all finite scores, +-10,000 included, and accurate to 1e-5 (relative; losses below 1:
-/// absolute).
+/// if the scores of a row differ by no more than the largest float, and in rows of up to 10,000
+/// scores accurate to 1e-5 (relative; losses and gradients below 1: absolute).
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 

@@ -7,7 +7,7 @@
 // n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory;
 // E may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the
 // tensor's numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero
-// may differ). Additions are done by lab::combine, for every `op`.
+// and what becomes of a NaN may differ). Additions are done by lab::combine, for every `op`.
 //
 // Chunk c of n is elements floor(c E / n) up to, not including, floor((c + 1) E / n). The largest
 // has C = ceil(E / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
@@ -40,7 +40,8 @@ void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGro
 /// chunk to the next rank and receives one from the previous.
 ///
 /// Afterwards chunk r of rank r is combined over all ranks; its other chunks may hold anything.
-/// Scratch: 4 C bytes. Time: (n - 1) (alpha + 4 beta C + gamma C).
+/// Scratch: 4 C bytes, or one element more where chunks are cut.
+/// Time: (n - 1) (alpha + 4 beta C + gamma C).
 void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
 /// Task 2 · The same way: at first chunk r is right on rank r, afterwards on all ranks. No scratch.

@@ -121,7 +121,7 @@ struct Network {
 /// `ready_at`: when each parameter's gradient is ready, in seconds from the beginning of the
 /// backward pass, the same on all ranks. The backward pass ends when the last one is.
 /// Buckets travel one after the other; each starts when it has been posted (task 2) and the one
-/// before it has arrived. The number of targets is left out.
+/// before it has arrived. The number of targets is left out. 0 without buckets.
 double exposed_seconds(std::span<const int64_t> sizes, std::span<const double> ready_at,
                        std::span<const Bucket> buckets, const Network& network);
 

@@ -97,7 +97,8 @@ void close_values(Sharded& sharded, size_t part);
 
 /// Task 5 · Scales all gradients by max_norm / norm if their norm exceeds max_norm > 0. The norm is
 /// that of the gradients of the whole model, of which each rank holds shards. Returns the norm
-/// before. One message of at most two numbers (lab::sum_over in common/comm/agreement.h sends one).
+/// before, with the same bits on every rank. One message of at most two numbers (lab::sum_over in
+/// common/comm/agreement.h sends one).
 double clip_gradients(Sharded& sharded, double max_norm);
 
 /// The type of lab 01's causal_lm_loss (common/model/loss_function.h).

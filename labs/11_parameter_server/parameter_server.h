@@ -100,6 +100,7 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.
 ///
 /// `count` different ones of 0 ... clients - 1, drawn at random; all of them if count is larger.
+/// `seed` and `round` are below 2^32, as std::seed_seq takes no more of a number.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
 /// clients is as likely as any other. Another seed is another run: it must not have the same sets
 /// in the same or in other rounds, as with a generator made of `seed + round`.

@@ -55,7 +55,7 @@ TokenBatch draw_batch(Draw& draw, const LlamaConfig& model, Rows rows, int64_t b
   std::vector<int64_t> lengths;
   for (int64_t b = 0; b < batch; ++b)
     lengths.push_back(rows == Rows::kFull      ? length
-                      : rows == Rows::kUnequal ? draw.between(b == 0 ? 2 : 1, length)
+                      : rows == Rows::kUnequal ? draw.between(b == 0 ? 2 : 0, length)
                                                : 1);  // a single token predicts nothing
   return draw_tokens(lengths, length, model.vocab_size, draw.seed());
 }

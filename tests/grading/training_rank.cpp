@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/error.h"
 #include "tests/grading/operations.h"
 #include "tests/grading/reference.h"
 
@@ -15,6 +16,7 @@ namespace lab::grading {
 namespace {
 
 struct StepLog {
+  int64_t number = 0;  // of the step, among all of this rank
   std::string events = {};
   std::vector<double> totals = {};
   double loss_factor = 1;
@@ -71,15 +73,24 @@ void record_event(const std::string& name) {
   events += (events.empty() ? "" : " ") + name;
 }
 
-double recorded_loss(const Tensor& logits, const TokenBatch& batch, int64_t total_targets) {
-  record_event("loss");
+namespace {
+
+/// The loss that step `number` is given.
+double recorded_loss(int64_t number, const Tensor& logits, const TokenBatch& batch,
+                     int64_t total_targets) {
   StepLog& log = step_log();
+  require(number == log.number,
+          "a step calls the loss function that an earlier step was given: each gets its own, and "
+          "nothing is kept between calls");
+  record_event("loss");
   log.totals.push_back(static_cast<double>(total_targets));
   const auto found = std::ranges::find(log.microbatches, batch.tokens, &TokenBatch::tokens);
   if (found != log.microbatches.end())
     log.logits[static_cast<size_t>(found - log.microbatches.begin())] = logits.clone();
-  return scaled_reference_loss(logits, batch, total_targets, step_log().loss_factor);
+  return scaled_reference_loss(logits, batch, total_targets, log.loss_factor);
 }
+
+}  // namespace
 
 LlamaConfig model_of(const Parcel& input) {
   const std::vector<double> sizes = input.numbers("model");
@@ -131,14 +142,19 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
     std::vector<TokenBatch> microbatches;
     for (int k = 0; k < static_cast<int>(input.number(entry("microbatches"))); ++k)
       microbatches.push_back(input.batch(fmt::format("microbatch.{}.{}", step, k)));
-    step_log() = {.loss_factor = input.number("loss_factor")};
+    const int64_t number = step_log().number + 1;
+    step_log() = {.number = number, .loss_factor = input.number("loss_factor")};
+    const LossFunction loss = [number](const Tensor& logits, const TokenBatch& batch,
+                                       int64_t total_targets) {
+      return recorded_loss(number, logits, batch, total_targets);
+    };
     if (input.has(kRecordLogits)) {
       step_log().microbatches = microbatches;
       step_log().logits.resize(microbatches.size());
     }
     optimizer.begin_step();
     const uint64_t last = world != nullptr ? last_operation(world->recorder()) : 0;
-    result.set(entry("loss"), take_step({stage, optimizer, microbatches,
+    result.set(entry("loss"), take_step({stage, optimizer, microbatches, loss,
                                          static_cast<float>(input.number(entry("learning_rate"))),
                                          input.number("max_norm"), step + 1}));
     Parcel traffic;

@@ -9,23 +9,25 @@
 
 #include "common/comm/process_group.h"
 #include "common/model/llama_stage.h"
+#include "common/model/loss_function.h"
 #include "common/optim/optimizer.h"
 #include "tests/grading/parcel.h"
 
 namespace lab::grading {
 
-/// What a training step is given.
+/// What a training step is given. `loss` records its calls, and is another function in each step.
 struct StepArguments {
   LlamaStage& stage;
   Optimizer& optimizer;
   std::span<const TokenBatch> microbatches;
+  const LossFunction& loss;
   float learning_rate;
   double max_norm;
   int64_t step;  // from 1
 };
 
 /// Takes the steps of a TrainingCase with `take_step`, which returns the loss, and records each:
-/// for step S "loss.S"; "totals.S", the `total_targets` of every call of recorded_loss; "events.S";
+/// for step S "loss.S"; "totals.S", the `total_targets` of every call of the loss; "events.S";
 /// "updates.S"; of the first update "gradients.S" (packed) and "rate.S"; the weights right after
 /// the last update, "updated.S", and at the end of the step, "weights.S"; on a network also the
 /// part "traffic.S" with the operations of this step. Also "start", the initial weights;
@@ -35,9 +37,6 @@ struct StepArguments {
 inline constexpr const char* kRecordLogits = "record_logits";
 Parcel record_steps(const Parcel& input, ProcessGroup* world,
                     const std::function<double(const StepArguments&)>& take_step);
-
-/// The loss to give to the implementation's steps.
-double recorded_loss(const Tensor& logits, const TokenBatch& batch, int64_t total_targets);
 
 /// Adds a word to "events.S": what a function of the rank program was called for. Does nothing
 /// outside of a step.

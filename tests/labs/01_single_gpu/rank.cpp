@@ -257,8 +257,7 @@ Parcel run_train_step(const Parcel& input) {
     a.stage.observe_passes([](lab::LlamaStage::Pass pass, int /*microbatch*/, bool begins) {
       if (begins) record_event(pass == lab::LlamaStage::Pass::kForward ? "forward" : "backward");
     });
-    return train_step(a.stage, a.optimizer, a.microbatches, lab::grading::recorded_loss,
-                      a.learning_rate, a.max_norm);
+    return train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm);
   });
 }
 

@@ -284,6 +284,10 @@ TEST(Task1a, FiniteForEveryScore) {
                   {2, 0, 1}, start),
        given_rows("improbable targets", {70, -70, 3, kBig, -kBig, 0, 0, -100, -1, 1e30F, 0, -1e30F},
                   3, {1, 1, 1, 2}, improbable),
+       given_rows(
+           "equal scores of any size",
+           {1e12F, 1e12F, 1e12F, 1e30F, 1e30F, 1e30F, -3e38F, -3e38F, -3e38F, 1e15F, 1e15F, -1e15F},
+           3, {0, 1, 2, 1}),
        given_rows("nearly certain targets", {8, 0, -1, 0, 12, 0, 3, 14, 2, -1, -2, 40}, 3,
                   {0, 1, 1, 2}),
        random_rows(5, 21, 200, 14)});

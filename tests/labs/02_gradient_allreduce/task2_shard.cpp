@@ -177,7 +177,7 @@ TEST(Task2, FewerSequencesThanRanks) {
 
 TEST(Task2, SequencesNotPositions) {
   Epoch e = epoch(11, 3, 7);
-  for (int64_t& sequence : e.order) sequence = 1000 + 3 * sequence;
+  for (int64_t& sequence : e.order) sequence = 5'000'000'000 + 3 * sequence;
   expect_partitions({e});
 }
 

@@ -158,8 +158,8 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
         const Aggregation aggregation{
             .every = static_cast<int64_t>(every.at(static_cast<size_t>(a.step - 1))),
             .share = input.number("share")};
-        return train_step(a.stage, a.optimizer, a.microbatches, lab::grading::recorded_loss,
-                          a.learning_rate, a.max_norm, first_step + a.step - 1, aggregation, world);
+        return train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm,
+                          first_step + a.step - 1, aggregation, world);
       });
   result.set("weight_bytes", weight_bytes);
   return result;

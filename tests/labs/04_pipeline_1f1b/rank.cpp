@@ -308,7 +308,7 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
           "what forward returned",
           rank);
       step_state().logits = logits.clone();
-      return lab::grading::recorded_loss(logits, batch, targets);
+      return a.loss(logits, batch, targets);
     };
     step_state() = {};
     return train_step(a.stage, a.optimizer, a.microbatches[0], loss, a.learning_rate, a.max_norm,

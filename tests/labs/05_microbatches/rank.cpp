@@ -275,8 +275,8 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
                             std::vector<bool>(a.microbatches.size(), false), refuses};
         double loss = 0;
         const auto take_step = [&] {
-          loss = train_step(a.stage, a.optimizer, schedule, a.microbatches,
-                            lab::grading::recorded_loss, a.learning_rate, a.max_norm, pipeline);
+          loss = train_step(a.stage, a.optimizer, schedule, a.microbatches, a.loss, a.learning_rate,
+                            a.max_norm, pipeline);
         };
         if (refuses)
           refusals.set_text(fmt::format("refusal.{}", a.step - 1), refusal(take_step));

@@ -165,7 +165,8 @@ TEST(Task2, EightRanks) { expect_meshes({{2, 4}, {4, 2}, {8, 1}}, 8, late_messag
 TEST(Task2, RefusesAWorldOfAnotherSize) {
   expect_meshes({{2, 2}, {2, 3}, {1, 3}, {3, 1}, {3, 3}, {2, 4}, {1, 1}, {3, 2}}, 6,
                 late_messages(25));
-  expect_meshes({{2, 3}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {3, 1}}, 4, late_messages(26));
+  expect_meshes({{2, 3}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {3, 1}, {2, 0}, {0, 2}}, 4,
+                late_messages(26));
   expect_meshes({{2, 2}, {1, 2}, {1, 3}}, 3, late_messages(27));
 }
 

@@ -84,7 +84,7 @@ TEST(Task3, TwoPipelinesOfThreeStages) { expect_partitions({epoch({2, 3}, 12, 31
 
 TEST(Task3, SequencesNotPositions) {
   Epoch e = epoch({3, 2}, 11, 35);
-  for (int64_t& sequence : e.order) sequence = 1000 + 3 * sequence;
+  for (int64_t& sequence : e.order) sequence = 5'000'000'000 + 3 * sequence;
   expect_partitions({e});
 }
 

@@ -53,7 +53,7 @@ std::pair<int64_t, int64_t> chunk_of(int64_t elements, int k, int n);
 void expect_cases(const std::vector<Case>& cases, int ranks,
                   const lab::grading::JobOptions& options);
 
-/// Some 20 calls with 1 to 6 and 8 ranks, in simulations that differ: elements from 0 to hundreds,
+/// Some 20 calls with 1 to 8 ranks, in simulations that differ: elements from 0 to hundreds,
 /// all operations, messages late, links slow.
 void expect_any_cases(const std::vector<std::string>& functions, uint64_t seed,
                       const std::set<std::string>& given = {});

@@ -1,6 +1,7 @@
 // Task 1: rank 0 collects, combines and sends back.
 #include <gtest/gtest.h>
 
+#include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
 namespace lab07::task1 {
@@ -18,7 +19,9 @@ TEST(Task1, AnyRanksAnyElementsAnyOrder) {
 }
 
 TEST(Task1, ScratchAndTime) {
-  expect_cases({{.function = kFunction, .elements = 120'000}}, 3, timed());
+  expect_cases({{.function = kFunction, .elements = 120'000},
+                {.function = kFunction, .elements = 3 * kSegment}},
+               3, timed());
   expect_cases({{.function = kFunction, .elements = 7}, {.function = kFunction, .elements = 600}},
                6, timed());
 }

@@ -32,7 +32,10 @@ TEST(Task2, ScratchAndTime) {
 }
 
 TEST(Task2, LongChunks) {
-  expect_cases(each(3 * (2 * kSegment + 2) + 1), 3, {.network = lab::grading::Network::kSimulated});
+  const lab::grading::JobOptions simulated{.network = lab::grading::Network::kSimulated};
+  expect_cases(each(3 * (2 * kSegment + 2) + 1), 3, simulated);
+  expect_cases(each(2 * kSegment), 2, simulated);      // just not cut
+  expect_cases(each(2 * kSegment + 1), 2, simulated);  // only one of the chunks may be cut
 }
 
 TEST(Task2, SizesThatDifferAndADeadRankAreExplained) {

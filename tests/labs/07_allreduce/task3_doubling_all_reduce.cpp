@@ -1,6 +1,7 @@
 // Task 3: recursive doubling, with surplus ranks folded in.
 #include <gtest/gtest.h>
 
+#include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
 namespace lab07::task3 {
@@ -18,8 +19,10 @@ TEST(Task3, AnyRanksAnyElementsAnyOrder) {
 }
 
 TEST(Task3, ScratchAndTime) {
-  expect_cases({{.function = kFunction, .elements = 120'000}}, 4, timed());
-  for (const int ranks : {3, 6, 8})
+  expect_cases({{.function = kFunction, .elements = 120'000},
+                {.function = kFunction, .elements = 3 * kSegment}},
+               4, timed());
+  for (const int ranks : {3, 6, 8, 17})
     expect_cases({{.function = kFunction, .elements = 7}, {.function = kFunction, .elements = 600}},
                  ranks, timed());
 }

@@ -33,6 +33,14 @@ TEST(Task4, ScratchAndTime) {
   expect_cases({{.function = kFunction, .elements = 800, .ranks_per_host = 4}}, 8, timed(4, {"2"}));
 }
 
+TEST(Task4, TheCallerSaysWhatAHostIs) {
+  lab::grading::JobOptions options = timed(3, {"2"});
+  options.simulation.costs->between = options.simulation.costs->inside;
+  expect_cases({{.function = kFunction, .elements = 12, .telling = true, .ranks_per_host = 2},
+                {.function = kFunction, .elements = 12, .telling = true, .ranks_per_host = 6}},
+               6, options);
+}
+
 TEST(Task4, OverGloo) {
   expect_cases({{.function = kFunction, .elements = 1001, .ranks_per_host = 2}}, 4,
                {.given = {"2"}});

@@ -144,10 +144,12 @@ TEST(Task1, Drawn) {
   for (int k = 0; k < 30; ++k) {
     Case c{.name = fmt::format("drawn, number {}", k), .sizes = {}};
     const size_t count = 1 + random() % 15;
-    for (size_t p = 0; p < count; ++p)
-      c.sizes.push_back(static_cast<int64_t>(4 * (1 + random() % 12)));
-    c.cap = static_cast<int64_t>(4 * (random() % 40));
-    c.first_cap = static_cast<int64_t>(4 * (random() % 20));
+    const int64_t unit =
+        k % 3 == 2 ? 400'000'000 : 4;  // bytes: sums of the large ones need 64 bits
+    const auto below = [&](uint64_t limit) { return static_cast<int64_t>(random() % limit); };
+    for (size_t p = 0; p < count; ++p) c.sizes.push_back(unit * (1 + below(12)));
+    c.cap = unit * below(40);
+    c.first_cap = unit * below(20);
     cases.push_back(c);
   }
   expect_buckets(cases);

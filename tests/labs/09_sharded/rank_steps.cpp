@@ -108,9 +108,9 @@ class Job {
       account_->reset_peaks();
       loss = train_step(
           sharded_, a.microbatches,
-          [](const Tensor& logits, const lab::TokenBatch& batch, int64_t total) {
+          [loss = a.loss](const Tensor& logits, const lab::TokenBatch& batch, int64_t total) {
             const lab::CountMemory nobody(nullptr);
-            return lab::grading::recorded_loss(logits, batch, total);
+            return loss(logits, batch, total);
           },
           a.learning_rate, a.max_norm);
     }

@@ -131,6 +131,12 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
         .mistakes = [=, &inputs] { return norm_mistakes(max_norm, inputs, rank); },
         .if_not_finite = {}};
   });
+  for (size_t r = 1; r < ranks.size(); ++r)
+    if (const double got = ranks[r].number("norm"), first = ranks[0].number("norm"); got != first)
+      stop(
+          fmt::format("the norm has other bits on rank {} ({:.17g}) than on rank 0 ({:.17g}): add "
+                      "up the squares in the same order on all ranks",
+                      r, got, first));
   expect_one_factor(norm, max_norm, inputs, ranks);
   const double factor = norm > max_norm ? max_norm / norm : 1;
   for (size_t p = 0; p < std::size(kSizes); ++p)
@@ -186,13 +192,13 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
 
 TEST(Task5, TheNormOfAllShards) {
   const uint64_t seed = 500 + 1000 * lab::grading::scenario_seed();
-  for (const size_t n : {3, 1, 2, 9}) {
+  for (const size_t n : {3, 1, 2, 9, 12}) {  // of 12, one has nothing but padding of the first part
     std::vector<lab::grading::Call> calls;
     std::vector<double> max_norms;
-    // Norms far above, just above and just below the limit, far below, tiny, of one rank only, and
-    // short ones that are still too long.
-    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001};
-    const double limits[] = {0.3, 0.999, 1.001, 100, 2, 0.5, 1e-3, 0.25};  // times the norm
+    // Norms far above, just above and just below the limit, far below, tiny, of one rank only,
+    // short ones that are still too long, and one whose square is no float.
+    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001, 1e20};
+    const double limits[] = {0.3, 0.999, 1.001, 100, 2, 0.5, 1e-3, 0.25, 1e-20};  // times the norm
     for (size_t k = 0; k < std::size(scales); ++k) {
       lab::grading::Call call{.scenario = "clip", .inputs = std::vector<Parcel>(n)};
       double all = 0;
