@@ -4,7 +4,8 @@
 // slice of every matrix: rank r of n has block r of n equal ones (of the vocabulary, whose blocks
 // may differ by one, a lab::Range). All ranks call these functions together, and take part in every
 // message. A group of one rank sends nothing. Functions keep nothing between calls, and several
-// microbatches may be in flight. What a function is not said to change, it only reads.
+// microbatches may be in flight. What a function is not said to change, it only reads. Tensors are
+// contiguous.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -66,8 +67,9 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// which every rank has; their gradients are the same on all ranks, and complete.
 /// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
 /// be kept elsewhere. All its tensors have the right shapes; those of this block are filled.
-/// A backward pass may overwrite what its block has filled; the MLP's functions leave alone what
-/// attention has filled. Messages: one all_reduce of N*C numbers in each of these functions.
+/// A backward pass may overwrite what its block has filled, but not replace the tensors, which
+/// serve one microbatch after the other; the MLP's functions leave alone what attention has filled.
+/// Messages: one all_reduce of N*C numbers in each of these functions.
 
 /// Task 3 · output [N, C] = middle + mlp(norm(middle)), where `kept.middle` is read; fills
 /// `kept.mlp_inverse_rms` and `kept.gate_up`. `output` is not `kept.middle`.

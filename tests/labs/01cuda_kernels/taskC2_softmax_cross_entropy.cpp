@@ -233,7 +233,7 @@ TEST(TaskC2, NothingToPredict) {
 TEST(TaskC2, RowsOfAnyLength) {
   // The first is neither short nor a multiple of anything: most mistakes show, and differ.
   std::vector<Rows> all;
-  for (int64_t vocab : {1000, 1,   2,   31,  32,   33,   63,   64,   127, 128, 129, 160, 203,
+  for (int64_t vocab : {1000, 1,   2,   31,  32,   33,   63,   64,   127, 128, 129,    160, 203,
                         257,  288, 511, 512, 1024, 4096, 9001, 2048, 385, 128, 40'001, 33,  1})
     all.push_back(draw_rows(vocab > 2000 ? 2 : 6, vocab, 10 * all.size(),
                             all.size() % 2 == 0 ? 1.0F : 0.125F));

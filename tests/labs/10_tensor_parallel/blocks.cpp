@@ -122,11 +122,12 @@ class Judge {
          .unexplained = wrong_backward_messages(r, 0)});
   }
 
-  /// What attention has left, which the MLP must leave alone.
+  /// What attention has filled, which the MLP must leave alone.
   void untouched(size_t r, size_t m, const char* pass) const {
     if (const std::string& changed = ranks_[r].text(fmt::format("{}.changes.{}", pass, m));
         !changed.empty())
-      stop(fmt::format("{}_{} changes {}, which attention_backward needs", name(), pass, changed));
+      stop(fmt::format("{}_{} changes {}: it leaves alone what attention has filled", name(), pass,
+                       changed));
   }
 
   const BlockCase& case_;
@@ -171,6 +172,7 @@ std::vector<BlockCase> draw_cases(int64_t n, uint64_t seed) {
        .batch = 3,
        .length = 2},
       {.name = "a single position", .model = model(n, n, 2, n), .length = 1},
+      {.name = "hundreds of positions", .model = model(n, n, 2, n), .batch = 65, .length = 8},
       {.name = "drawn",
        .model = model(2 * n, n, 2 + 2 * below(3), n * (1 + below(6))),
        .batch = 1 + below(3),
@@ -178,6 +180,7 @@ std::vector<BlockCase> draw_cases(int64_t n, uint64_t seed) {
        .leftover = -0.5}};
   for (size_t k = 0; k < cases.size(); ++k) cases[k].seed = seed + 1000 * k;
   cases[1].model.norm_eps = 0.5F;
+  cases[4].model.rope_theta = 50.0F;  // heads of 2 channels have one frequency, whatever the base
   return cases;
 }
 
@@ -197,6 +200,7 @@ void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOption
     input.set("microbatches", static_cast<double>(c.microbatches));
     input.set("leftover", c.leftover);
     input.set("norm_eps", double{c.model.norm_eps});
+    input.set("rope_theta", double{c.model.rope_theta});
     for (const auto& [name, value] : draw_values(c)) input.set(name, value);
     for (size_t m = 0; m < c.microbatches; ++m) {
       input.set(fmt::format("input.{}", m), input_of(c, m));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "common/ops/ops.h"
 #include "common/optim/optimizer.h"
 #include "labs/10_tensor_parallel/passes.h"
@@ -50,14 +51,29 @@ lab::LayerActivations empty_activations(const lab::LlamaConfig& config, int64_t 
   return kept;
 }
 
-/// The names of those tensors that the MLP has changed, though attention needs them.
-std::string changed_by_mlp(const lab::LayerActivations& kept) {
+/// The names of those tensors that the MLP has changed, though attention has filled them, `middle`
+/// with `x`.
+std::string changed_by_mlp(const lab::LayerActivations& kept, const Tensor& x) {
   std::string names;
   for (const auto& [name, tensor] : by_name(kept))
-    if (is_of_attention(name) &&
-        std::ranges::any_of(tensor.values(), [](float value) { return value != kOfAttention; }))
+    if (name == "middle"
+            ? !std::ranges::equal(tensor.values(), x.values())
+            : is_of_attention(name) && std::ranges::any_of(tensor.values(), [](float value) {
+                return value != kOfAttention;
+              }))
       names += (names.empty() ? "kept." : ", kept.") + name;
   return names;
+}
+
+/// The same activations serve one microbatch after the other.
+void require_all(const lab::LayerActivations& kept, const lab::LlamaConfig& config, int64_t batch,
+                 int64_t length) {
+  const auto fresh = by_name(lab::LayerActivations(config, batch, length, {}));
+  for (const auto& [name, tensor] : by_name(kept))
+    lab::require(tensor.defined() && tensor.shape() == fresh.at(name).shape(),
+                 "a backward pass has dropped or replaced kept.{}: it may overwrite the tensors of "
+                 "`kept`, but they serve the next microbatch as well",
+                 name);
 }
 
 lab::TensorSlice slice_of_rank(const ProcessGroup& world) {
@@ -71,6 +87,7 @@ lab::LlamaConfig config_of(const Parcel& input) { return lab::grading::model_of(
 Parcel run_block(const Parcel& input, ProcessGroup& world) {
   lab::LlamaConfig whole = config_of(input);
   whole.norm_eps = static_cast<float>(input.number("norm_eps"));
+  whole.rope_theta = static_cast<float>(input.number("rope_theta"));
   const lab::LlamaConfig config = lab::slice_config(whole, slice_of_rank(world));
   const bool mlp = input.number("mlp") != 0;
   const auto batch = static_cast<int64_t>(input.number("batch"));
@@ -109,7 +126,7 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     result.set(entry("input", m), x.clone());
     for (const auto& [name, tensor] : by_name(kept.back()))
       result.set(entry(("kept." + name).c_str(), m), tensor.clone());
-    result.set_text(entry("forward.changes", m), mlp ? changed_by_mlp(kept.back()) : "");
+    result.set_text(entry("forward.changes", m), mlp ? changed_by_mlp(kept.back(), x) : "");
   }
   for (int m = microbatches; m-- > 0;) {  // not in the order of the forward passes
     const Tensor x = inputs[static_cast<size_t>(m)];
@@ -122,8 +139,9 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
                            gradient, world);
     });
     result.set(entry("gradient", m), gradient);
+    require_all(kept[static_cast<size_t>(m)], config, batch, length);
     result.set_text(entry("backward.changes", m),
-                    mlp ? changed_by_mlp(kept[static_cast<size_t>(m)]) : "");
+                    mlp ? changed_by_mlp(kept[static_cast<size_t>(m)], x) : "");
   }
   for (const lab::Parameter& parameter : weights.named) {
     result.set(parameter.name, parameter.gradient.clone());

@@ -41,11 +41,13 @@ struct Case {
   int64_t in = 4;
   int64_t out = 6;
   double leftover = 0;
+  bool zeros = false;  // the last rank's slice of what is divided holds zeros
   uint64_t seed = 1;
 
   std::string name() const {
-    return fmt::format("{}_linear, x [{}, {}], W [{}, {}]{}", column ? "column" : "row", n, in, out,
-                       in, leftover != 0 ? ", gradients left over" : "");
+    return fmt::format("{}_linear, x [{}, {}], W [{}, {}]{}{}", column ? "column" : "row", n, in,
+                       out, in, leftover != 0 ? ", gradients left over" : "",
+                       zeros ? ", zeros on the last rank" : "");
   }
 };
 
@@ -56,6 +58,10 @@ struct Whole {
         weight(draw_tensor({c.out, c.in}, 1.0, c.seed + 1)),
         dy(draw_tensor({c.n, c.out}, 1.0, c.seed + 2)) {
     const int64_t divided = c.column ? c.out : c.in;
+    if (c.zeros)
+      (c.column ? dy : x)
+          .columns(lab::range_of(divided, slice(ranks - 1, ranks)).first, divided)
+          .fill(0.0F);
     for (size_t r = 0; r < ranks; ++r) {
       const lab::Range range = lab::range_of(divided, slice(r, ranks));
       const auto rows = [&](const Tensor& t) { return t.rows(range.first, range.last).clone(); };
@@ -183,6 +189,7 @@ void expect_linear(size_t n, uint64_t seed, JobOptions options) {
     cases.push_back({column, 1, width, width, 0.5});
     cases.push_back({column, 7, 5 * width, 2 * width, -1.25});
     cases.push_back({column, 3, 2 * width, 3 * width, 0});  // the same shapes, other numbers
+    cases.push_back({column, 3, 2 * width, 3 * width, 0, true});
     // Vocabularies need not be divisible.
     if (column) cases.push_back({column, 4, 3, 2 * width + 1, 0});
   }

@@ -129,7 +129,7 @@ void expect_meshes(size_t n, const std::vector<Grid>& grids, const JobOptions& o
       call.inputs[r].set("dp", static_cast<double>(g.dp));
       call.inputs[r].set("pp", static_cast<double>(g.pp));
       call.inputs[r].set("tp", static_cast<double>(g.tp));
-      for (size_t group = 0; group < kNames.size(); ++group)
+      for (size_t group = 0; g.ranks() > 0 && group < kNames.size(); ++group)
         call.inputs[r].set(fmt::format("right.{}", kNames.at(group)), members(g, r, group));
     }
     calls.push_back(call);
@@ -147,6 +147,9 @@ TEST(Task6, MeshesOfSix) {
 }
 TEST(Task6, ASingleRank) { expect_meshes(1, {{1, 1, 1}, {1, 1, 2}}, late_messages(63)); }
 TEST(Task6, MeshesOfEight) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, late_messages(68)); }
+TEST(Task6, MeshesOfNothing) {
+  expect_meshes(2, {{2, 1, 1}, {2, 0, 1}, {2, 1, 0}, {0, 1, 2}}, late_messages(69));
+}
 TEST(Task6, MeshesOfFourOverGloo) { expect_meshes(4, {{2, 1, 2}, {1, 2, 2}, {2, 2, 1}}, {}); }
 
 // --- The norm.
@@ -326,7 +329,8 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
                               {"far from clipped", model, 7, 1e-3F},
                               {"a tied head", tied, 0.25, 2},
                               {"max_norm is infinite", model, kInfinite},
-                              {"all gradients are 0", model, 0.5, 0}};
+                              {"all gradients are 0", model, 0.5, 0},
+                              {"a norm whose square is no float", model, 0.5, 1e20F}};
   std::vector<Call> calls;
   for (ClipCase& c : cases) {
     c.seed = drawn + 100 * calls.size();

@@ -145,8 +145,12 @@ TEST(Task5a, EveryClientOfMany) {
 
 TEST(Task5a, SeedsDoNotRepeatEachOther) {
   std::vector<Arguments> cases;
-  for (int64_t seed = 0; seed < 40; ++seed)
+  for (int64_t seed = 0; seed < 40; ++seed) {
     for (int64_t round = 0; round < 40; ++round) cases.push_back({60, 30, seed, round});
+    // Late rounds: a seed must not be that many rounds of another.
+    for (const int64_t round : {100, 256, 1000, 1024, 4096, 10'000, 65'536, 100'000, 1'000'000})
+      cases.push_back({60, 30, seed, round});
+  }
   std::map<std::vector<int64_t>, Arguments> seen;
   const Sets sets = judged("40 seeds", cases);
   for (size_t k = 0; k < cases.size(); ++k) {
