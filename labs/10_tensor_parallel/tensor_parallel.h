@@ -151,7 +151,7 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// every rank of a stage, with the same gradient. `stage.slice()` says which slice this rank holds.
 /// If the norm exceeds `max_norm`, all gradients of this rank are scaled by max_norm / norm.
 /// `max_norm` is positive; infinite, it clips nothing. Returns the norm before, the same on every
-/// rank. One message of one number in any case.
+/// rank. One message of one number, whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10
