@@ -46,7 +46,7 @@ Parcel recorded(const Mistakes& mistakes) {
     for (size_t k = 0; k < a.microbatches.size(); ++k) {
       if (wrong && mistakes.skips_a_microbatch && k == 1) continue;
       const Tensor logits = a.stage.forward(a.microbatches[k]);
-      sum += recorded_loss(logits, a.microbatches[k], mistakes.divides_later ? 1 : targets);
+      sum += a.loss(logits, a.microbatches[k], mistakes.divides_later ? 1 : targets);
       a.stage.backward(logits);
     }
     if (mistakes.divides_later) {
