@@ -305,7 +305,7 @@ Parcel run_steps(const Parcel& input, ProcessGroup& world) {
 
 constexpr int kProbe = 1000;  // no step has so many microbatches
 
-/// A backward pass that belongs to no step. It leaves gradients behind, among them a tied head's
+/// A backward pass that belongs to no step. Its gradients remain, among them a tied head's
 /// own.
 void pass_outside(lab::LlamaStage& stage, float output_gradient) {
   step_is_over = true;
