@@ -49,7 +49,7 @@ void expect_same_bits(const std::vector<std::vector<double>>& got, const std::st
       if (got[rank].size() != got[0].size() || got[rank][i] != got[0][i])
         stop(fmt::format(
             "{} of rank {} and of rank 0 are not the same to the last bit: the replicas drift "
-            "apart\nelement {}: rank 0 has {:.9g}, rank {} has {:.9g}",
+            "apart\nelement {}: rank 0 has {}, rank {} has {}",
             what, rank, i, got[0][i], rank, got[rank].size() > i ? got[rank][i] : 0.0));
 }
 

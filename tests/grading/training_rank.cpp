@@ -30,6 +30,21 @@ StepLog& step_log() {
   return log;
 }
 
+/// The loss that step `number` is given.
+double recorded_loss(int64_t number, const Tensor& logits, const TokenBatch& batch,
+                     int64_t total_targets) {
+  StepLog& log = step_log();
+  require(number == log.number,
+          "a step calls the loss function that an earlier step was given: each gets its own, and "
+          "nothing is kept between calls");
+  record_event("loss");
+  log.totals.push_back(static_cast<double>(total_targets));
+  const auto found = std::ranges::find(log.microbatches, batch.tokens, &TokenBatch::tokens);
+  if (found != log.microbatches.end())
+    log.logits[static_cast<size_t>(found - log.microbatches.begin())] = logits.clone();
+  return scaled_reference_loss(logits, batch, total_targets, log.loss_factor);
+}
+
 /// Passes updates on, and keeps what came in.
 class RecordingOptimizer final : public Optimizer {
  public:
@@ -72,25 +87,6 @@ void record_event(const std::string& name) {
   std::string& events = step_log().events;
   events += (events.empty() ? "" : " ") + name;
 }
-
-namespace {
-
-/// The loss that step `number` is given.
-double recorded_loss(int64_t number, const Tensor& logits, const TokenBatch& batch,
-                     int64_t total_targets) {
-  StepLog& log = step_log();
-  require(number == log.number,
-          "a step calls the loss function that an earlier step was given: each gets its own, and "
-          "nothing is kept between calls");
-  record_event("loss");
-  log.totals.push_back(static_cast<double>(total_targets));
-  const auto found = std::ranges::find(log.microbatches, batch.tokens, &TokenBatch::tokens);
-  if (found != log.microbatches.end())
-    log.logits[static_cast<size_t>(found - log.microbatches.begin())] = logits.clone();
-  return scaled_reference_loss(logits, batch, total_targets, log.loss_factor);
-}
-
-}  // namespace
 
 LlamaConfig model_of(const Parcel& input) {
   const std::vector<double> sizes = input.numbers("model");

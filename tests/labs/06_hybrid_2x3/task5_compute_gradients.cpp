@@ -22,8 +22,8 @@ TEST(Task5, ThreePipelinesOfTwoStages) {
 TEST(Task5, PipelinesOfOneStage) { expect_gradients(step_cases({4, 1}, 2, 53), late_messages(53)); }
 TEST(Task5, OnePipeline) {
   std::vector<StepCase> cases = step_cases({1, 4}, 6, 54);
-  // Waves so long that each stage warms up differently.
-  for (StepCase& c : cases) c.wave = 6;
+  // Every second one has waves so long that each stage warms up differently.
+  for (size_t k = 0; k < cases.size(); k += 2) cases[k].wave = 6;
   expect_gradients(cases, late_messages(54));
 }
 TEST(Task5, ASingleRank) { expect_gradients(step_cases({1, 1}, 2, 55), late_messages(55)); }

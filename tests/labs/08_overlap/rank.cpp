@@ -36,11 +36,11 @@ void begin(Reducer& reducer, int64_t targets) {
 }
 
 namespace {
-thread_local bool step_is_over = false;
+thread_local bool outside_of_steps = false;
 }
 
 void ready(Reducer& reducer, size_t parameter) {
-  lab::require(!step_is_over,
+  lab::require(!outside_of_steps,
                "a backward pass after the step still calls ready: empty when_gradient_ready before "
                "train_step returns");
   if (is_given("2"))
@@ -308,11 +308,11 @@ constexpr int kProbe = 1000;  // no step has so many microbatches
 /// A backward pass that belongs to no step. Its gradients remain, among them a tied head's
 /// own.
 void pass_outside(lab::LlamaStage& stage, float output_gradient) {
-  step_is_over = true;
+  outside_of_steps = true;
   const Tensor gradient = Tensor::empty(stage.forward({1, 2, {1, 2}}, kProbe).shape());
   gradient.fill(output_gradient);
   stage.backward(gradient, kProbe);
-  step_is_over = false;
+  outside_of_steps = false;
 }
 
 /// Task 4. Two Reducers take turns.
@@ -329,7 +329,7 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
     if (tied) pass_outside(a.stage, 1.0F);
     bool is_first = tied;  // elsewhere the gradients of the step tell
     a.stage.observe_passes([&](lab::LlamaStage::Pass pass, int, bool begins) {
-      if (step_is_over) return;
+      if (outside_of_steps) return;
       if (pass == lab::LlamaStage::Pass::kBackward) {
         lab::grading::record_event(begins ? "backward" : "end");
         lab::require(!is_first || std::ranges::all_of(a.stage.gradients().values(),

@@ -131,12 +131,7 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
         .mistakes = [=, &inputs] { return norm_mistakes(max_norm, inputs, rank); },
         .if_not_finite = {}};
   });
-  for (size_t r = 1; r < ranks.size(); ++r)
-    if (const double got = ranks[r].number("norm"), first = ranks[0].number("norm"); got != first)
-      stop(
-          fmt::format("the norm has other bits on rank {} ({:.17g}) than on rank 0 ({:.17g}): add "
-                      "up the squares in the same order on all ranks",
-                      r, got, first));
+  lab::grading::expect_same_bits(lab::grading::numbers_of(ranks, "norm"), "the norm");
   expect_one_factor(norm, max_norm, inputs, ranks);
   const double factor = norm > max_norm ? max_norm / norm : 1;
   for (size_t p = 0; p < std::size(kSizes); ++p)

@@ -54,14 +54,14 @@ lab::LayerActivations empty_activations(const lab::LlamaConfig& config, int64_t 
 /// The names of those tensors that the MLP has changed, though attention has filled them, `middle`
 /// with `x`.
 std::string changed_by_mlp(const lab::LayerActivations& kept, const Tensor& x) {
+  const auto is_changed = [&](const std::string& name, const Tensor& tensor) {
+    if (name == "middle") return !std::ranges::equal(tensor.values(), x.values());
+    const auto is_other = [](float value) { return value != kOfAttention; };
+    return is_of_attention(name) && std::ranges::any_of(tensor.values(), is_other);
+  };
   std::string names;
   for (const auto& [name, tensor] : by_name(kept))
-    if (name == "middle"
-            ? !std::ranges::equal(tensor.values(), x.values())
-            : is_of_attention(name) && std::ranges::any_of(tensor.values(), [](float value) {
-                return value != kOfAttention;
-              }))
-      names += (names.empty() ? "kept." : ", kept.") + name;
+    if (is_changed(name, tensor)) names += (names.empty() ? "kept." : ", kept.") + name;
   return names;
 }
 
