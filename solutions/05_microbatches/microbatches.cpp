@@ -182,7 +182,9 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                wave);
   const lab::ActionList& actions = schedule.stages[static_cast<size_t>(pipeline.rank())];
   int64_t total_targets = 0;
-  for (const lab::TokenBatch& microbatch : microbatches) total_targets += microbatch.target_count();
+  if (stage.span().has_head)
+    for (const lab::TokenBatch& microbatch : microbatches)
+      total_targets += microbatch.target_count();
 
   stage.zero_gradients();
   double mean_loss = 0.0;

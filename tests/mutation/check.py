@@ -15,18 +15,11 @@ import concurrent.futures
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 400  # a mutant may hang in every test; each ends at its own deadline before
-MEMORY = 12 << 30  # bytes: some mutants push into a vector without end
-
-
-def limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+from judging import ROOT, build_all, fails
 
 
 def explanations(lab: str) -> dict[str, str]:
@@ -40,24 +33,6 @@ def task_above(solution: list[str], line: int) -> str:
     """That of the last "// Task 2" above a line of the solution; empty above all of them."""
     named = (re.match(r"// Task (\w+)$", text) for text in reversed(solution[:line]))
     return next((f"Task{found[1]}" for found in named if found), "")
-
-
-def fails(verdict: Path, implementation: Path, output: Path, suites: str) -> bool:
-    """Whether a test fails. Not graded counts as that only if it is so twice."""
-    command = [verdict, "--implementation", implementation, "--gtest_fail_fast",
-               f"--gtest_filter={suites}"]
-    for _ in range(2):
-        try:
-            with output.open("w") as file:
-                code = subprocess.run(
-                    command, stdout=file, stderr=subprocess.STDOUT, timeout=DEADLINE_S,
-                    preexec_fn=limit_memory,
-                ).returncode
-        except subprocess.TimeoutExpired:
-            return True
-        if code in (0, 1):
-            return code == 1
-    return True
 
 
 def is_killed(verdict: Path, implementation: Path, output: Path, own: str) -> bool:
@@ -94,12 +69,7 @@ def main() -> int:
     if made.returncode != 0:
         return made.returncode  # it has said why
     mutants = json.loads((sources / "mutations.json").read_text())
-    # Some do not compile; the script goes on with the others.
-    subprocess.run(
-        ["bash", ROOT / "cmake/build_mutants.sh", options.build / "compile_commands.json", solution,
-         sources, objects],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )
+    build_all(options.build, solution, sources, objects)  # some do not compile
     verdict = options.build / "bin" / f"lab{number}_verdict"
     implementation = lambda m: (objects / m["file"]).with_suffix(".so")  # noqa: E731
     built = [m for m in mutants if implementation(m).exists()]

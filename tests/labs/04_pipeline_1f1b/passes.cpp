@@ -23,7 +23,8 @@ using lab::grading::TrainingCase;
 namespace {
 
 /// Shapes that a buffer may be mistaken for: many with 12 tokens, rows of a single one, and batches
-/// in which nothing is predicted, between others. Adam moves weights also where the gradient is 0.
+/// in which nothing is predicted, between others; logits shaped as hidden states. Adam moves
+/// weights also where the gradient is 0.
 TrainingCase odd_shapes(TrainingCase c, uint64_t seed) {
   struct Shape {
     int64_t rows;
@@ -31,6 +32,7 @@ TrainingCase odd_shapes(TrainingCase c, uint64_t seed) {
     bool predicts = true;
   };
   c.name = "other shapes, Adam, batches that predict nothing";
+  c.model.vocab_size = c.model.dim;
   c.optimizer = "adam";
   c.max_norm = 0;
   c.leftover = 0.5F;
@@ -169,7 +171,7 @@ std::vector<Layout> parts_of_six_ranks() {
 }
 
 std::vector<Layout> parts_of_three_ranks() {
-  return {in_order(3), in_order(3), {{2, 0}, {1}}, {{2, 1, 0}}, in_order(3)};
+  return {{{2, 0}, {1}}, in_order(3), in_order(3), {{2, 1, 0}}, in_order(3)};
 }
 
 void judge_pipelines(const PipelineScenario& scenario, const std::vector<Layout>& layouts,

@@ -57,6 +57,9 @@ const std::vector<Traits>& all_traits() {
       {.name = "only one stage has gradients", .limit = 0.5, .parts = Parts::kOneStage},
       {.name = "all gradients are 0", .parts = Parts::kNone},
       {.name = "gradients of about 1e20", .limit = 0.43, .magnitude = 1e20},
+      {.name = "gradients of about 1e37",
+       .limit = 0.43,
+       .magnitude = 2e37},  // the norm is no float
       {.name = "gradients of about 1e-25", .limit = 0.7, .magnitude = 1e-25},
       {.name = "short gradients of about 1e-25", .limit = 1.5, .magnitude = 1e-25},
       {.name = "gradients of any size", .limit = 0.37, .magnitude = 0},
