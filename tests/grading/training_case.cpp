@@ -184,6 +184,7 @@ Parcel TrainingCase::input(int rank) const {
 
 std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
   using Targetless = Traits::Targetless;
+  const bool few_ranks = limits.replicas * limits.stages <= 2;  // or so many steps take seconds
   Draw draw(seed);
   const std::vector<Traits> traits = {
       {.name = "one full microbatch", .rows = Rows::kFull},
@@ -216,7 +217,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .large = true,
        .clip = 1.07,
        .loss_factor = 4},
-      {.name = "twenty steps", .rows = Rows::kFull, .steps = 20},
+      {.name = "many steps", .rows = Rows::kFull, .steps = few_ranks ? 120 : 20},
   };
   std::vector<TrainingCase> cases;
   for (const Traits& each : traits) cases.push_back(draw_case(limits, each, draw));

@@ -156,11 +156,11 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
       kSomeShapes, kSomeShapes,      kSomeShapes, {{64}},          many, kSomeShapes, {{64}},
       with_empty,  {{300'000}, {7}}, kSomeShapes, {{5, 2, 3}, {0}}};
   std::vector<Case> cases;
-  for (size_t k = 0; k < shapes.size(); ++k)
-    cases.push_back(random_case(
-        shapes[k],
-        Numbers(targets[k].begin(), targets[k].begin() + static_cast<std::ptrdiff_t>(ranks)),
-        seed + 100 * k));
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    Numbers of_ranks;
+    for (size_t r = 0; r < ranks; ++r) of_ranks.push_back(targets[k][r < 4 ? r : 1 + r % 3]);
+    cases.push_back(random_case(shapes[k], of_ranks, seed + 100 * k));
+  }
   return cases;
 }
 
@@ -176,6 +176,17 @@ TEST(Task3, LateMessagesInAnyOrder) {
 
 TEST(Task3, ThreeRanksWithAnyTargetsAndShapes) {
   expect_means(cases_for(3, lab::grading::scenario_seed() + 300), {});
+}
+
+TEST(Task3, SeventeenRanks) {
+  std::vector<Case> cases = cases_for(17, lab::grading::scenario_seed() + 700);
+  std::erase_if(cases, [](const Case& c) { return c.size() > 10'000; });
+  expect_means(cases, lab::grading::late_messages(33));
+}
+
+/// More than what frameworks send in one piece.
+TEST(Task3, SevenMillionGradients) {
+  expect_means({random_case({{7'000'000}, {5}}, {3, 2}, 800)}, lab::grading::late_messages(34));
 }
 
 TEST(Task3, TwoRanks) {

@@ -71,6 +71,12 @@ TEST(Task5, LateMessagesInAnyOrder) {
   expect_mean_losses(
       {{{1.7, 2.9, 0.3, 7.7, 4.1}, {3, 1, 4, 1, 5}}, {{0.0, 2.9, 0.0, 7.7, 4.1}, {0, 9, 0, 2, 6}}},
       lab::grading::late_messages(52));
+  Case many;
+  for (int r = 0; r < 17; ++r) {
+    many.losses.push_back(0.5 + r % 5);
+    many.targets.push_back(1 + r * r % 7);
+  }
+  expect_mean_losses({many}, lab::grading::late_messages(53));
 }
 
 TEST(Task5, OneRank) { expect_mean_losses({{{3.25}, {7}}, {{0.0}, {0}}, {{1.5}, {7}}}, {}); }

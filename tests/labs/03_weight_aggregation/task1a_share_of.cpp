@@ -84,8 +84,10 @@ std::vector<Numbers> examples_for(size_t ranks, uint64_t seed) {
       {7, 0, 0, 0},        {400, 100, 300, 50},    {100, 300, 400, 50},
   };
   std::vector<Numbers> all;
-  for (const Numbers& list : lists)
-    all.emplace_back(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(ranks));
+  for (const Numbers& list : lists) {
+    Numbers& examples = all.emplace_back();
+    for (size_t r = 0; r < ranks; ++r) examples.push_back(list[r % list.size()]);
+  }
   std::mt19937_64 generator(seed);
   for (const double unit : {1.0, 0.01, 1e6}) {
     Numbers& examples = all.emplace_back();
@@ -98,6 +100,11 @@ std::vector<Numbers> examples_for(size_t ranks, uint64_t seed) {
 TEST(Task1a, LateMessagesInAnyOrder) {
   expect_shares(examples_for(4, lab::grading::scenario_seed() + 10),
                 lab::grading::late_messages(11));
+}
+
+TEST(Task1a, SeventeenRanks) {
+  expect_shares(examples_for(17, lab::grading::scenario_seed() + 50),
+                lab::grading::late_messages(14));
 }
 
 TEST(Task1a, TwoRanks) {

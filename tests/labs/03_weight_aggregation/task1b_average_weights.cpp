@@ -61,6 +61,16 @@ TEST(Task1b, LateMessagesInAnyOrder) {
 
 TEST(Task1b, FiveRanks) { expect_averages(cases_for(5, scenario_seed() + 200), late_messages(22)); }
 
+TEST(Task1b, SeventeenRanks) {
+  expect_averages(cases_for(17, scenario_seed() + 700), late_messages(26));
+}
+
+/// More than what frameworks send in one piece.
+TEST(Task1b, SevenMillionWeights) {
+  expect_averages({random_case("seven million weights", {7'000'000}, {0.25, 0.75}, 800)},
+                  late_messages(27));
+}
+
 TEST(Task1b, TwoRanks) { expect_averages(cases_for(2, scenario_seed() + 300), late_messages(23)); }
 
 TEST(Task1b, OneRankKeepsItsWeights) {

@@ -234,12 +234,13 @@ TEST(Task4, OneRankHasNone) {
   expect_drifts(all_cases(1, scenario_seed() + 300), late_messages(43));
 }
 
-/// Two large differences, and then a million small ones: their squares are 1/128 of the sum.
+/// Two large differences, and then a million small ones: their squares are 1/128 of the sum. Each
+/// rank has several threads.
 TEST(Task4, AMillionWeights) {
   expect_drifts(
       {balanced_case("a million small differences beside two large ones", {1 << 10, 1 << 10}, 2,
                      [](size_t i) { return i < 2 ? 1.0F : 0x1p-13F; })},
-      late_messages(44));
+      {});
 }
 
 TEST(Task4, ThreeRanks) { expect_drifts(all_cases(3, scenario_seed() + 400), {}); }

@@ -25,6 +25,22 @@ Schedule posted_recvs(const Size& size) {
   return program;
 }
 
+/// Two stages: the first one posts the sends of all microbatches, the second one takes the last of
+/// them first.
+Schedule last_one_first(int microbatches) {
+  std::string first;
+  std::string first_backwards;
+  std::string second;
+  for (int k = 0; k < microbatches; ++k) {
+    const int j = microbatches - 1 - k;
+    first += fmt::format(" F{0} >F{0}*", k);
+    first_backwards += fmt::format(" <B{0} B{0}", j);
+    second += fmt::format(" <F{0} F{0} B{0} >B{0}*", j);
+  }
+  return program_from(fmt::format("stages 2 microbatches {}\n0:{}{}\n1:{}", microbatches, first,
+                                  first_backwards, second));
+}
+
 /// Each after a simpler form: where that is right, the hint says what is wrong.
 std::vector<Wave> posted_waves(int stages) {
   const auto with_hint = [](Wave wave, const std::string& hint) {
@@ -63,13 +79,7 @@ std::vector<Wave> simple_waves() {
                              "0: F0 >F0* F1 >F1* F2 >F2* <B0 B0 <B1 B1 <B2 B2\n"
                              "1: <F2 F2 B2 >B2* <F0 F0 B0 >B0* <F1 F1 B1 >B1*"),
                 alike, 403),
-      draw_wave("many sends are under way at once",
-                program_from("stages 2 microbatches 6\n"
-                             "0: F0 >F0* F1 >F1* F2 >F2* F3 >F3* F4 >F4* F5 >F5* "
-                             "<B5 B5 <B4 B4 <B3 B3 <B2 B2 <B1 B1 <B0 B0\n"
-                             "1: <F5 F5 B5 >B5* <F4 F4 B4 >B4* <F3 F3 B3 >B3* "
-                             "<F2 F2 B2 >B2* <F1 F1 B1 >B1* <F0 F0 B0 >B0*"),
-                alike, 406),
+      draw_wave("many sends are under way at once", last_one_first(20), alike, 406),
       draw_wave("a posted send does not hold up the stage",
                 program_from("stages 2 microbatches 3\n"
                              "0: F0 F1 >F1* >F0* F2 >F2* <B2 B2 <B0 B0 <B1 B1\n"

@@ -49,6 +49,7 @@ std::vector<Case> draw_cases(const std::vector<std::string>& functions, int rank
     add(draw(2 * ranks, 300), ReduceOp::kSum, true);
     add(draw(0, ranks - 1), ReduceOp::kSum);
     add(draw(1, 20) * ranks + draw(1, std::max(1, ranks - 1)), ReduceOp::kMin);
+    add(1, ReduceOp::kMax);
     add(draw(10, 400), ReduceOp::kMax);
     add(0, ReduceOp::kSum);
     add(unkind_to_doubles(ranks), ReduceOp::kSum);
