@@ -33,12 +33,13 @@ void broadcast_parameters(lab::LlamaStage& model, lab::ProcessGroup& world);
 ///   - are equally long: a rank with one step more would wait for the others forever;
 ///   - are complete, except for the last order.size() % world_size sequences of `order`, which this
 ///     epoch leaves out (the next one leaves out others).
+/// Each lists its sequences as they follow each other in `order`: that is the shuffle.
 ///
 /// Rank r of n gets the sequences at positions r, r+n, r+2n, ... of `order`. All ranks together
 /// then read in each step what one process with n times the batch would read, until the end of the
-/// epoch, where that process also reads what the shards leave out. Any other shard with the three
-/// properties passes the test as well, if it depends on nothing but the arguments. If there are
-/// fewer sequences than ranks, all shards are empty.
+/// epoch, where that process also reads what the shards leave out. Other shards of which all this
+/// is true pass the test as well, if they depend on nothing but the arguments. If there are fewer
+/// sequences than ranks, all shards are empty.
 std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_size);
 
 /// Task 3 · Gradient aggregation: from the mean of each rank to the mean of all.

@@ -50,15 +50,17 @@ struct Mesh {
 /// Both groups come from world.split, which is a collective: every rank of the world calls it, in
 /// the same order, and gets the group of the ranks that passed the same color. A name for each
 /// group ("pipeline 1", "replicas of stage 2") makes diagnoses easier to read.
-/// Throws lab::Error, before any message, unless the world has dp * pp ranks.
+/// Throws lab::Error, before any message, unless the world has dp * pp ranks; also if one of the
+/// two is 0.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 
 /// Task 3 · The shard that a rank reads in an epoch; lab::Sampler takes batches from it.
 ///
 /// `order`: all sequences of the epoch, shuffled; the same on every rank. They are dealt out to the
 /// `dp` pipelines by the rules of lab 02's shard: disjoint, equally long, complete except for a
-/// remainder. All stages of a pipeline read the same sequences: the first stage needs the tokens,
-/// the last one the targets. The shard of pipeline d holds the positions d, d+dp, d+2dp, ...
+/// remainder, in the epoch's order. All stages of a pipeline read the same sequences: the first
+/// stage needs the tokens, the last one the targets. The shard of pipeline d holds the positions d,
+/// d+dp, d+2dp, ...
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp);
 
 /// Task 4 · How many targets a step has, in all pipelines together.

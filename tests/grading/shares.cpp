@@ -100,12 +100,26 @@ std::string wrong_rest(const Epoch& e) {
   return "";
 }
 
+std::string lost_order(const Epoch& e) {
+  std::map<int64_t, size_t> places;
+  for (size_t i = 0; i < e.order.size(); ++i) places[e.order[i]] = i;
+  for (size_t r = 0; r < e.shares.size(); ++r)
+    for (size_t i = 1; i < e.shares[r].size(); ++i)
+      if (const int64_t before = e.shares[r][i - 1], own = e.shares[r][i];
+          places[own] < places[before])
+        return fmt::format(
+            "{} {} has sequence {} before {}, the epoch has it after: keep the order of `order`. "
+            "That is the shuffle, and a sorted shard has lost it",
+            e.reader, r, before, own);
+  return "";
+}
+
 }  // namespace
 
 std::string unfair_shares(const Sequences& order, const std::vector<Sequences>& shares,
                           const std::string& reader) {
   const Epoch epoch{order, shares, reader};
-  for (const auto& problem : {foreign_sequence, overlap, unequal_lengths, wrong_rest})
+  for (const auto& problem : {foreign_sequence, overlap, unequal_lengths, wrong_rest, lost_order})
     if (std::string message = problem(epoch); !message.empty()) return message;
   return "";
 }

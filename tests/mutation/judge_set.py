@@ -90,7 +90,8 @@ def main() -> int:
 
     number, name = options.lab.split("_", 1)
     solution = next((ROOT / "solutions" / options.lab).glob(f"{name}.c*"))
-    folder = options.build / "mutation" / options.lab / "set"
+    build = options.build.resolve()
+    folder = build / "mutation" / options.lab / "set"
     messages = folder / "messages"
     messages.mkdir(parents=True, exist_ok=True)
     try:
@@ -101,12 +102,12 @@ def main() -> int:
     except (OSError, ValueError) as error:
         print(f"error: {options.file}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
         return 1
-    said = build_all(options.build, solution, folder / "sources", folder / "objects")
+    said = build_all(build, solution, folder / "sources", folder / "objects")
     for beside in ("solution.so", "rehearsal.so"):  # where the test of the program looks for them
-        shared = options.build / "implementations" / f"lab{number}" / beside
+        shared = build / "implementations" / f"lab{number}" / beside
         if shared.exists():
             shutil.copy(shared, folder / "objects")
-    verdict = options.build / "bin" / f"lab{number}_verdict"
+    verdict = build / "bin" / f"lab{number}_verdict"
 
     def run(mutant):
         return judge(mutant, verdict, folder / "objects" / f"{mutant.name}.so", messages)

@@ -185,6 +185,19 @@ void expect_zero_without_target(const Case& c, const Numbers& got) {
   }
 }
 
+/// Ends the test as failed if only the first digits of the loss are right.
+void expect_right_digits(const Case& c, double got) {
+  const double right = loss_with(
+      c, [&](int64_t i) { return next_token(c, i); }, c.total())[0];
+  const double apart = std::abs(got - right);
+  if (apart > kTolerance * right && apart < 1e-2 * right && c.batch.target_count() > 10'000)
+    stop(
+        fmt::format("the loss: right in its first digits only: are the losses of {} targets added "
+                    "up in float, where each is rounded to the digits of the sum? Add them in "
+                    "double\ngot {:.9g}, expected {:.9g}",
+                    c.batch.target_count(), got, right));
+}
+
 void judge(const Case& c, const Parcel& result) {
   const Numbers losses = result.numbers("losses");
   if (c.by_threads && losses.front() != losses.back())
@@ -201,6 +214,7 @@ void judge(const Case& c, const Parcel& result) {
         "a microbatch without any target must give the loss 0{}\ngot {}",
         c.total_targets == 0 ? ", also when total_targets is 0: do not divide 0 by 0" : "",
         losses[0]));
+  expect_right_digits(c, losses[0]);
   expect_part(c, "the loss", true, {losses[0]});
   expect_zero_without_target(c, gradients);
   expect_part(c, "the gradients", false, gradients);
@@ -247,19 +261,27 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
                  case_of("a large vocabulary", {9, 5, 7}, 9, 32'003, 40, 18)});
 }
 
+/// A score above that of the right token, the same everywhere: the cross-entropy of each target.
+Case many_alike(const std::string& name, float above) {
+  const int64_t rows = 64;
+  const int64_t length = 1024;
+  Case c = case_of(name, std::vector<int64_t>(rows, length), length, 2, rows, 19);
+  for (int64_t i = 0; i < c.positions(); ++i)
+    for (int32_t v = 0; v < 2; ++v)
+      c.scores(i)[static_cast<size_t>(v)] = next_token(c, i) == v ? 0.0F : above;
+  return c;
+}
+
 /// Every cross-entropy is 64, and the divisor a power of two: the loss is exact in float too, in
 /// whatever order it is summed, and a single one that got lost shows.
 TEST(Task1b, ThreadsAddUpWithoutLoss) {
-  const int64_t rows = 64;
-  const int64_t length = 1024;
-  Case c =
-      case_of("many rows on all cores", std::vector<int64_t>(rows, length), length, 2, rows, 19);
+  Case c = many_alike("many rows on all cores", 64);
   c.by_threads = true;
-  for (int64_t i = 0; i < c.positions(); ++i)
-    for (int32_t v = 0; v < 2; ++v)
-      c.scores(i)[static_cast<size_t>(v)] = next_token(c, i) == v ? 0.0F : 64.0F;
   expect_losses({c});
 }
+
+/// A sum in float would round each of them the same way.
+TEST(Task1b, ManyTargetsAddUp) { expect_losses({many_alike("65,472 equal losses", 4.3F)}); }
 
 }  // namespace
 }  // namespace lab01::task1b

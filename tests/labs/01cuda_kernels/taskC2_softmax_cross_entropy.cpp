@@ -245,7 +245,7 @@ TEST(TaskC2, RowsOfAnyLength) {
 
 TEST(TaskC2, AnyNumberOfRows) {
   judge({draw_rows(1, 40, 0), draw_rows(150, 40, 10), draw_rows(0, 40, 20), draw_rows(3, 40, 30)});
-  const Rows many = draw_rows(70'001, 1, 100);
+  const Rows many = draw_rows(200'003, 1, 100);
   many.targets.fill(0);
   judge({many}, {.block_step = 97});
 }
@@ -257,7 +257,12 @@ TEST(TaskC2, FiniteAndAccurateForLargeScores) {
                               {6, 4}),
                  Tensor::from({1, 0, 2, 3, 3, 1}, {6})};
   const Rows wide{draw_tensor({3, 300}, 10'000.0, 7), Tensor::from({0, 150, 299}, {3})};
-  judge({few, wide, draw_rows(6, 300, 0)});
+  const Rows steps = draw_rows(3, 1000, 20);  // each thread finds many scores far above its first
+  for (size_t n = 0; n < 3; ++n) {
+    std::ranges::fill(steps.row(n), 87.5F - 29 * static_cast<float>(n));
+    std::fill_n(steps.row(n).begin(), kThreads, 0.0F);
+  }
+  judge({few, wide, draw_rows(6, 300, 0), steps});
 }
 
 TEST(TaskC2, ManySmallScoresAddUp) {
@@ -276,7 +281,8 @@ TEST(TaskC2, ScaleIsAFactorOfTheGradientOnly) {
 }
 
 TEST(TaskC2, NothingElseIsTouched) {
-  judge({draw_rows(6, 203, 0), draw_rows(6, 1, 0), draw_rows(6, 1000, 0)}, {.fence = 600});
+  judge({draw_rows(6, 203, 0), draw_rows(6, 1, 0), draw_rows(6, 1000, 0)},
+        {.fence = 601});  // so that arrays begin at no multiple of 16 bytes
 }
 
 }  // namespace

@@ -65,12 +65,23 @@ std::string changed_by_mlp(const lab::LayerActivations& kept, const Tensor& x) {
   return names;
 }
 
+/// The same numbers in other memory. The old memory then holds nothing.
+lab::LayerActivations moved(const lab::LayerActivations& kept, const lab::LlamaConfig& config,
+                            int64_t batch, int64_t length) {
+  lab::LayerActivations to(config, batch, length, {});
+  const auto from = by_name(kept);
+  for (const auto& [name, tensor] : by_name(to)) {
+    tensor.copy_from(from.at(name));
+    from.at(name).fill(kNothing);
+  }
+  return to;
+}
+
 /// The same activations serve one microbatch after the other.
-void require_all(const lab::LayerActivations& kept, const lab::LlamaConfig& config, int64_t batch,
-                 int64_t length) {
-  const auto fresh = by_name(lab::LayerActivations(config, batch, length, {}));
+void require_all(const lab::LayerActivations& kept, const std::map<std::string, Tensor>& before) {
   for (const auto& [name, tensor] : by_name(kept))
-    lab::require(tensor.defined() && tensor.shape() == fresh.at(name).shape(),
+    lab::require(tensor.defined() && tensor.shape() == before.at(name).shape() &&
+                     tensor.data() == before.at(name).data(),
                  "a backward pass has dropped or replaced kept.{}: it may overwrite the tensors of "
                  "`kept`, but they serve the next microbatch as well",
                  name);
@@ -131,17 +142,17 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
   for (int m = microbatches; m-- > 0;) {  // not in the order of the forward passes
     const Tensor x = inputs[static_cast<size_t>(m)];
     const Tensor gradient = input.tensor(entry("gradient", m)).clone();
+    lab::LayerActivations own = moved(kept[static_cast<size_t>(m)], config, batch, length);
+    const auto before = by_name(own);
     note_messages(world, result, entry("backward.sent", m), [&] {
       if (mlp)
-        mlp_backward(shape, weights.layers[0], kept[static_cast<size_t>(m)], gradient, world);
+        mlp_backward(shape, weights.layers[0], own, gradient, world);
       else
-        attention_backward(shape, weights.layers[0], angles, x, kept[static_cast<size_t>(m)],
-                           gradient, world);
+        attention_backward(shape, weights.layers[0], angles, x, own, gradient, world);
     });
     result.set(entry("gradient", m), gradient);
-    require_all(kept[static_cast<size_t>(m)], config, batch, length);
-    result.set_text(entry("backward.changes", m),
-                    mlp ? changed_by_mlp(kept[static_cast<size_t>(m)], x) : "");
+    require_all(own, before);
+    result.set_text(entry("backward.changes", m), mlp ? changed_by_mlp(own, x) : "");
   }
   for (const lab::Parameter& parameter : weights.named) {
     result.set(parameter.name, parameter.gradient.clone());

@@ -63,7 +63,8 @@ void expect_conjugates(size_t n, uint64_t seed, const JobOptions& options) {
   std::vector<Call> calls;
   std::vector<std::vector<Tensor>> all;
   const uint64_t drawn = seed + 1000 * lab::grading::scenario_seed();
-  for (const lab::Shape& shape : {lab::Shape{2, 3}, {5, 1}, {1}, {2, 3, 4}, {2, 3}, {7, 33}}) {
+  for (const lab::Shape& shape :
+       {lab::Shape{2, 3}, {5, 1}, {1}, {2, 3, 4}, {2, 3}, {7, 33}, {300, 256}}) {
     std::vector<Tensor> xs;
     Call call{.scenario = "conjugates",
               .inputs = std::vector<Parcel>(n),
