@@ -11,7 +11,8 @@ namespace lab {
 inline constexpr int32_t kPadding = -1;
 
 /// B token sequences of length T, row-major [B, T]. Row b is tokens[b*T .. b*T+T); where a sequence
-/// is shorter than T, its row is filled up with kPadding.
+/// is shorter than T, its row is filled up with kPadding, from the first token on if there is none.
+/// A rank that must not read the tokens may have none at all, only B and T.
 struct TokenBatch {
   int64_t batch = 0;   // B
   int64_t length = 0;  // T

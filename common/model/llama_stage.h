@@ -72,7 +72,7 @@ class LlamaStage {
   Tensor forward(const Tensor& hidden, int microbatch = 0);
 
   /// Backward pass of a microbatch in flight: takes the gradient of the loss with respect to what
-  /// its forward returned (same shape, overwritten), adds to the gradients of the weights, and
+  /// its forward returned (same shape; may be overwritten), adds to the weights' gradients, and
   /// returns the gradient with respect to the input, [B, T, C] (undefined if the stage embeds).
   Tensor backward(const Tensor& output_gradient, int microbatch = 0);
 
@@ -80,8 +80,8 @@ class LlamaStage {
   void discard(int microbatch = 0);
 
   /// Weights and gradients, each one contiguous buffer in the order of `named_parameters` (gaps
-  /// between tensors, for alignment, stay zero). Calling this or `named_parameters` completes the
-  /// gradients: it adds those of a tied head to the embedding's.
+  /// between tensors, for alignment, stay zero). Calling `gradients` or `named_parameters` completes
+  /// the gradients: it adds those of a tied head to the embedding's.
   Tensor parameters() const;
   Tensor gradients() const;
   void zero_gradients();

@@ -23,7 +23,7 @@ namespace lab01 {
 /// Returns -log softmax(logits)[target], not scaled. For every finite input, including scores of
 /// +-10,000, it is finite and accurate to 1e-5 (relative; absolute for losses below 1), even where
 /// thousands of small exponentials are added to a large one. The gradient is accurate to
-/// scale * (1e-5 * (softmax + onehot) + 1e-7).
+/// scale * (1e-5 * (softmax + onehot) + 1e-7); `scale` is not negative.
 /// Called by several threads at once, each with a different row: touch nothing but the span.
 double cross_entropy(std::span<float> logits, int32_t target, float scale);
 
@@ -33,10 +33,12 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 ///     they hold the gradient of the returned value. Positions that predict nothing (the last of
 ///     each row, and those whose next token is lab::kPadding) get a gradient of zero.
 /// `batch` [B, T]: the tokens that went in.
-/// `total_targets`: the number of targets in the whole optimizer step, over all its microbatches.
+/// `total_targets`: what the sum is divided by. In a training step: the number of targets of the
+///     whole step, over all its microbatches; 0 if it has none.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
-/// without targets. Value and gradient are accurate to 1e-5.
+/// without targets. The value is accurate to 1e-5 of itself, however many targets there are, and
+/// the gradient to 1e-5 / total_targets.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets);
 
@@ -64,6 +66,7 @@ using lab::LossFunction;
 /// `loss`: causal_lm_loss, passed in; call it once per microbatch, and not your own by name.
 /// `max_gradient_norm`: clip the accumulated gradient to this norm with lab::clip_gradients; 0: do
 ///     not clip.
+/// model.gradients() still holds the gradient, as the optimizer got it, when the step returns.
 /// Returns the loss of this step: the mean cross-entropy over all targets, in nats, before the
 /// update. A step without any target is an update like any other, with gradients of 0 and loss 0.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,

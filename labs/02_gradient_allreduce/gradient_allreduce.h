@@ -21,8 +21,8 @@ namespace lab02 {
 
 /// Task 1 · All ranks start from the same weights: those of rank 0.
 ///
-/// Afterwards `model` has the weights of rank 0's model on every rank, bit for bit. Gradients need
-/// not be sent.
+/// Afterwards `model` has the weights of rank 0's model on every rank, bit for bit, by whatever
+/// messages. Gradients need not be sent.
 void broadcast_parameters(lab::LlamaStage& model, lab::ProcessGroup& world);
 
 /// Task 2 · What a rank reads in an epoch.
@@ -47,8 +47,8 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 /// `gradients`: one tensor or several, contiguous, of the same shapes on every rank. On entry they
 ///     hold the mean over this rank's targets; on return, on every rank, the mean over the targets
 ///     of all ranks: every target counts the same, wherever it was read.
-/// `targets`: how many this rank has. May be 0; then its gradients are 0. If no rank has any, all
-///     gradients become 0.
+/// `targets`: how many this rank has. May be 0; its gradients are then 0 on entry. If no rank has
+///     any, all are 0 on return, too.
 ///
 /// All gradients travel in a single all_reduce of one flat tensor. A second one, of a single
 /// number, or one more element of that tensor, tells the ranks how many targets there are in

@@ -22,8 +22,8 @@ namespace lab03 {
 ///
 /// `examples`: how much this rank learns from, in a unit that is the same on all ranks; never
 ///     negative, and not 0 on all of them.
-/// Returns examples / (sum of the examples of all ranks). The shares of all ranks add up to 1.
-/// All ranks call it together.
+/// Returns examples / (sum of the examples of all ranks), accurate to 1e-6 of it, by whatever
+/// messages of a few numbers. All ranks call it together.
 double share_of(double examples, lab::ProcessGroup& world);
 
 /// Task 1b · Replaces the weights of every rank by their average over all ranks.
@@ -65,10 +65,10 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 ///
 /// `weights`: as in average_weights. Let w be the average of all ranks' weights by their shares.
 /// Rank r has drifted by sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of
-/// all ranks: the same number on every rank, and 0, up to the
-/// rounding of the average, if all replicas are equal.
-/// It only measures: the weights stay as they are, to the last bit. It costs as much traffic as an
-/// average. All ranks call it together.
+/// all ranks: the same bits on every rank, accurate to 1e-5 of it and to the rounding of the
+/// average, so it is nearly 0 if all replicas are equal.
+/// It only measures: the weights stay as they are, to the last bit. It costs the traffic of one
+/// average and of a few single numbers. All ranks call it together.
 double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 }  // namespace lab03

@@ -23,7 +23,8 @@ namespace lab04 {
 ///
 /// The first stage embeds the tokens of `batch` [B, T]. Every other stage receives its input, the
 /// hidden states [B, T, C], from the stage upstream. Every stage but the last sends its output to
-/// the stage downstream. There are no other messages; C is stage.config().dim.
+/// the stage downstream. Each of these tensors is one message, and there are no others; C is
+/// stage.config().dim.
 /// `batch`: the same shape on every rank; only the first stage may use its tokens.
 /// Returns what this stage has computed. On the last one these are the logits [B, T, V]; they are
 /// not sent.
@@ -34,8 +35,8 @@ lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 ///
 /// Every stage but the last receives the gradient of the loss with respect to its output, [B, T,
 /// C], from the stage downstream. Every stage but the first sends the gradient with respect to its
-/// input to the stage upstream. There are no other messages. The gradients of the stage's own
-/// weights are added to stage.gradients().
+/// input to the stage upstream. Each of these tensors is one message, and there are no others. The
+/// gradients of the stage's own weights are added to stage.gradients().
 /// `batch`: as for the forward pass; here only its shape matters.
 /// `logits_gradient` [B, T, V]: on the last stage, the gradient that the loss computed. Elsewhere
 /// an undefined tensor.
@@ -45,7 +46,8 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 /// Task 3 · Which part of the model each stage holds.
 ///
 /// `layers`: how many the model has; all cost the same. `stages`: how many parts to cut it into,
-/// between 1 and `layers`. `head_cost`: the cost of the head in layers; 0.8 means 80 % of a layer.
+/// between 1 and `layers`. `head_cost`: the cost of the head in layers, 0 or more; 0.8 means 80 %
+/// of a layer.
 /// The embedding costs nothing.
 /// Returns one span per stage. Together they are the whole model: the layers in order, each of them
 /// once, at least one on every stage; the first stage embeds, the last one has the head. The

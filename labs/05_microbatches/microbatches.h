@@ -64,8 +64,9 @@ using lab::LossFunction;
 /// that reads it begins. Nobody needs it here.)
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
-/// `loss`: called on the last stage once per microbatch, with `total_targets`.
-/// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
+/// `loss`: called on the last stage once per microbatch, between its forward and its backward, also
+///     without any target; with `total_targets`, which may be 0.
+/// The messages are those of the list, and no others. Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
 ///
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.
@@ -97,8 +98,8 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
 /// process with the whole model that takes lab 01's train_step over the same microbatches.
 /// Gradients left over from before do not matter.
-/// `loss`: as in task 4a. Only the last stage has targets, so it can count those of the whole step
-///     without a message.
+/// `loss`: as in task 4a. Only the last stage has targets, so it counts those of the whole step
+///     without a message; none is sent but those of the schedule and for clipping.
 /// `max_gradient_norm`: of the whole model's gradient: call lab04::clip_gradients(stage,
 ///     max_gradient_norm, pipeline) on all ranks. 0: do not clip.
 /// Returns the mean loss over all targets on the last stage, 0 on the others.

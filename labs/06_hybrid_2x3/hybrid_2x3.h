@@ -110,7 +110,8 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh);
 
-/// Task 7 · The loss for the log: the mean over all targets of all pipelines, on every rank.
+/// Task 7 · The loss for the log: the mean over all targets of all pipelines, the same bits on every
+/// rank.
 ///
 /// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. Called by
 /// all ranks. Any messages of a few bytes are allowed; lab::from_last_stage

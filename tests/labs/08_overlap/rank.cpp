@@ -297,7 +297,7 @@ Parcel run_steps(const Parcel& input, ProcessGroup& world) {
                          twice);
           });
       posts.push_back(posted);
-      if (!lab::grading::is_given("2")) require_counted(reducer);
+      if (!lab::grading::is_given("2") && !input.has("again")) require_counted(reducer);
       if (other) other->ready(p);
     }
     if (changed.empty()) changed = made_up.changed(values, order);

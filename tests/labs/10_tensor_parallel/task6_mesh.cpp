@@ -309,6 +309,8 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
           {.terms = 1, .least = double{c.scale}});
     }
   }
+  lab::grading::expect_same_bits(lab::grading::numbers_of(ranks, "norm"),
+                                 "clip_gradients: the norm");
 }
 
 /// On pp stages of tp slices.
