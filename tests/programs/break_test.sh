@@ -13,6 +13,8 @@ folder=$(mktemp -d -t break-test.XXXXXX)
 command=
 trap '[[ -z $command ]] || kill -9 "$command" 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
+# With the debug preset, AddressSanitizer would refuse to be loaded after LD_PRELOAD's.
+export ASAN_OPTIONS=verify_asan_link_order=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 set -m # so that what runs in the background does not ignore SIGINT
 
 # broken POINTS LETTER OUT OPTION...: the command, without its build.
