@@ -17,12 +17,13 @@ lab_require(LAB_BOOST_CONTEXT_INCLUDE_DIR libboost-context-dev)
 set(LAB_EMULATION_DIR ${CMAKE_SOURCE_DIR}/tests/emulation)
 
 # The flags of emulated code, after those of its target: no other sanitizer, and none of the
-# optimisations that read where the source does not, or move variables.
+# optimisations that read where the source does not, move variables, or read the numbers of a vector
+# one by one.
 set(LAB_EMULATED_OPTIONS -fno-sanitize=all -fsanitize=thread -O1 -g1 -gdwarf-4
     -Wno-unknown-pragmas)  # dwarf-4: addr2line finds the line in the .cu, not in its wrapper
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND LAB_EMULATED_OPTIONS --param=tsan-instrument-func-entry-exit=0
-       -fno-if-conversion -fno-ssa-phiopt -fno-tree-loop-im -fno-toplevel-reorder)
+       -fno-if-conversion -fno-ssa-phiopt -fno-tree-loop-im -fno-toplevel-reorder -fno-tree-sra)
 else()
   list(APPEND LAB_EMULATED_OPTIONS -mllvm -tsan-instrument-func-entry-exit=0)
 endif()

@@ -80,8 +80,8 @@ class LlamaStage {
   void discard(int microbatch = 0);
 
   /// Weights and gradients, each one contiguous buffer in the order of `named_parameters` (gaps
-  /// between tensors, for alignment, stay zero). Calling `gradients` or `named_parameters` completes
-  /// the gradients: it adds those of a tied head to the embedding's.
+  /// between tensors, for alignment, stay zero). Calling `gradients` or `named_parameters`
+  /// completes the gradients: it adds those of a tied head to the embedding's.
   Tensor parameters() const;
   Tensor gradients() const;
   void zero_gradients();

@@ -1,7 +1,8 @@
 // Lab 01, CUDA part · three kernels of the training step. This is the contract; you write
 // kernels.cu. Optional: the points are separate, and no other lab depends on it.
 //
-// All pointers are GPU memory; matrices are row-major without gaps. Each function launches one
+// All pointers are GPU memory, aligned as floats are and no more; no two arrays overlap; matrices
+// are row-major without gaps. Each function launches one
 // kernel, which does all the work, on the workbook's stream (lab::cuda::stream()), and returns at
 // once. Sizes may be anything from 0 up: no row length is promised to be a multiple of the block or
 // of the warp.

@@ -66,7 +66,8 @@ using lab::LossFunction;
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, also
 ///     without any target; with `total_targets`, which may be 0.
-/// The messages are those of the list, and no others. Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
+/// The messages are those of the list, and no others. Adds to the stage's gradients. Returns the
+/// sum of the losses on the last stage, 0 on the others.
 ///
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.

@@ -59,8 +59,8 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 /// `order`: all sequences of the epoch, shuffled; the same on every rank. They are dealt out to the
 /// `dp` pipelines by the rules of lab 02's shard: disjoint, equally long, complete except for a
 /// remainder, in the epoch's order. All stages of a pipeline read the same sequences: the first
-/// stage needs the tokens, the last one the targets. The shard of pipeline d holds the positions d,
-/// d+dp, d+2dp, ...
+/// stage needs the tokens, the last one the targets. Pipeline d gets the positions d, d+dp,
+/// d+2dp, ...; as in lab 02, other shards by these rules pass as well.
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp);
 
 /// Task 4 · How many targets a step has, in all pipelines together.
@@ -110,8 +110,8 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh);
 
-/// Task 7 · The loss for the log: the mean over all targets of all pipelines, the same bits on every
-/// rank.
+/// Task 7 · The loss for the log: the mean over all targets of all pipelines, the same bits on
+/// every rank.
 ///
 /// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. Called by
 /// all ranks. Any messages of a few bytes are allowed; lab::from_last_stage

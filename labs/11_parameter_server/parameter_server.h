@@ -92,9 +92,9 @@ struct Worker {
 /// Task 4 · The worker's next request, given what came back after `worker.last`.
 ///
 /// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls. kDone:
-/// stops, and stays stopped: after it, only kNothing comes back. kNothing: the same request again, because nobody knows whether it or
-/// its answer was lost; nothing is computed again. So the first call, with kNothing, returns a
-/// pull.
+/// stops, and stays stopped: after it, only kNothing comes back. kNothing: the same request again,
+/// because nobody knows whether it or its answer was lost; nothing is computed again. So the first
+/// call, with kNothing, returns a pull.
 lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute);
 
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.

@@ -89,6 +89,11 @@ void fail_bounds(const Reference& reference) {
   fail(reference, std::move(what));
 }
 
+void fail_alignment(const Reference& reference, size_t alignment) {
+  fail(reference, fmt::format("{} bytes at once, which do not begin at a multiple of {} bytes",
+                              reference.bytes, alignment));
+}
+
 void fail_judgement(const Reference& reference, const Judgement& judgement) {
   const bool other_block = phase_of(judgement.other) < clock_now.block;
   const char* missing = other_block ? "nothing orders blocks" : "without a barrier in between";

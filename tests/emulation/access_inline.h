@@ -22,6 +22,7 @@ struct Reference {
 };
 
 [[noreturn]] void fail_bounds(const Reference& reference);
+[[noreturn]] void fail_alignment(const Reference& reference, size_t alignment);
 [[noreturn]] void fail_judgement(const Reference& reference, const Judgement& judgement);
 /// Neither the thread's own stack nor memory of the device: the arguments, constants, or an error.
 void access_elsewhere(uintptr_t address, size_t bytes, Use use, const void* instruction);
@@ -89,8 +90,9 @@ inline void access_static(SharedVariables::Region& region, const Reference& r, T
   touch_words<Space::kShared, use>(&region.cell(r.address), r, thread);
 }
 
+/// `alignment`: of which the address must be a multiple, in bytes.
 template <Use use>
-inline void access(void* pointer, size_t bytes, const void* instruction) {
+inline void access(void* pointer, size_t bytes, const void* instruction, size_t alignment = 1) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   Thread* thread = current_thread;
   const bool on_device = address - access_map.device_begin < DeviceMemory::kCapacity;
@@ -99,12 +101,18 @@ inline void access(void* pointer, size_t bytes, const void* instruction) {
     return;
   }
   if (address - thread->stack < FiberPool::kStackBytes) return;
+  const auto in = [&](Region region) {
+    const Reference reference{address, bytes, use, region, instruction};
+    if (address % alignment != 0) [[unlikely]]
+      fail_alignment(reference, alignment);
+    return reference;
+  };
   if (on_device) {
-    access_device<use>({address, bytes, use, Region::kDevice, instruction}, *thread);
+    access_device<use>(in(Region::kDevice), *thread);
   } else if (SharedVariables::Region* region = access_map.shared->region(address)) {
-    access_static<use>(*region, {address, bytes, use, Region::kStatic, instruction}, *thread);
+    access_static<use>(*region, in(Region::kStatic), *thread);
   } else if (address - access_map.dynamic_begin < 3 * kDynamicSharedCapacity) {
-    access_dynamic<use>({address, bytes, use, Region::kDynamic, instruction}, *thread);
+    access_dynamic<use>(in(Region::kDynamic), *thread);
   } else {
     access_elsewhere(address, bytes, use, instruction);
   }

@@ -8,17 +8,17 @@ using lab::emulation::access;
 using lab::emulation::Use;
 
 // One family of functions: a macro writes it.
-#define LAB_TSAN_ACCESS(name, bytes, use)                          \
-  void __tsan_##name(void* address) {                              \
-    access<Use::use>(address, bytes, __builtin_return_address(0)); \
+#define LAB_TSAN_ACCESS(name, bytes, use, alignment)                          \
+  void __tsan_##name(void* address) {                                         \
+    access<Use::use>(address, bytes, __builtin_return_address(0), alignment); \
   }
-#define LAB_TSAN_ACCESSES(bytes)                         \
-  LAB_TSAN_ACCESS(read##bytes, bytes, kRead)             \
-  LAB_TSAN_ACCESS(write##bytes, bytes, kWrite)           \
-  LAB_TSAN_ACCESS(unaligned_read##bytes, bytes, kRead)   \
-  LAB_TSAN_ACCESS(unaligned_write##bytes, bytes, kWrite) \
-  LAB_TSAN_ACCESS(volatile_read##bytes, bytes, kRead)    \
-  LAB_TSAN_ACCESS(volatile_write##bytes, bytes, kWrite)
+#define LAB_TSAN_ACCESSES(bytes)                            \
+  LAB_TSAN_ACCESS(read##bytes, bytes, kRead, bytes)         \
+  LAB_TSAN_ACCESS(write##bytes, bytes, kWrite, bytes)       \
+  LAB_TSAN_ACCESS(unaligned_read##bytes, bytes, kRead, 1)   \
+  LAB_TSAN_ACCESS(unaligned_write##bytes, bytes, kWrite, 1) \
+  LAB_TSAN_ACCESS(volatile_read##bytes, bytes, kRead, 1)    \
+  LAB_TSAN_ACCESS(volatile_write##bytes, bytes, kWrite, 1)
 
 extern "C" {
 

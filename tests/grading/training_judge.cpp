@@ -45,6 +45,12 @@ void expect_one_update(const TrainingStep& s, size_t rank) {
                               s.who(rank)),
           .values = {double{s.training.rate(s.step)}},
           .tolerance = {1e-8}});
+  const double counted = s.result.number(s.entry("optimizer_steps"));
+  if (counted != static_cast<double>(s.step + 1))
+    stop(
+        fmt::format("{}optimizer.steps() is {} after step {} of a new optimizer: optimizer.step "
+                    "counts its own updates, leave set_steps to checkpoints",
+                    s.who(rank), counted, s.step + 1));
 }
 
 Expected expected_gradients(const TrainingStep& s) {

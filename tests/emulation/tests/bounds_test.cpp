@@ -57,6 +57,19 @@ TEST_F(Bounds, OfDeviceMemory) {
   }
 }
 
+TEST_F(Bounds, AddressesOfSeveralNumbersAtOnce) {
+  DeviceArray<float> x(std::vector<float>(8, 1.0F));
+  DeviceArray<float> y(8);
+  EXPECT_EQ(error_of([&] { copies_fours(x.data(), y.data()); }), "");
+  EXPECT_EQ(error_of([&] { copies_fours(x.data() + 4, y.data() + 4); }), "");
+  for (const int offset : {1, 2, 3})
+    expect_parts(error_of([&] { copies_fours(x.data() + offset, y.data()); }),
+                 {"thread (0,0,0): reads argument 1", "wrong_kernels.cu:",
+                  "16 bytes at once, which do not begin at a multiple of 16 bytes"});
+  expect_parts(error_of([&] { copies_fours(x.data(), y.data() + 2); }),
+               {"thread (0,0,0): writes argument 2", "do not begin at a multiple of 16 bytes"});
+}
+
 TEST_F(Bounds, FreedDeviceMemory) {
   float* freed = nullptr;
   ASSERT_EQ(cudaMalloc(&freed, 256), cudaSuccess);

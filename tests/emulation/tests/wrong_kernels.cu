@@ -137,6 +137,12 @@ __global__ void copies_kernel(const float* x, float* y, int n) {
   if (i < n) y[i] = x[i];
 }
 
+struct alignas(16) FourFloats {
+  float v[4];
+};
+
+__global__ void copies_fours_kernel(const FourFloats* x, FourFloats* y) { *y = *x; }
+
 __global__ void writes_at_kernel(float* y, int index) { y[index] = 1; }
 
 __global__ void reads_unwritten_shared_kernel(float* y) {
@@ -200,6 +206,10 @@ void past_dynamic_array(float* y, int index) {
 }
 void copies(const float* x, float* y, int n) {
   start((static_cast<unsigned>(n) + 31) / 32, 32, 0, copies_kernel, x, y, n);
+}
+void copies_fours(const float* x, float* y) {
+  start(1, 1, 0, copies_fours_kernel, reinterpret_cast<const FourFloats*>(x),
+        reinterpret_cast<FourFloats*>(y));
 }
 void writes_at(float* y, int index) { start(1, 1, 0, writes_at_kernel, y, index); }
 void reads_unwritten_shared(float* y) { start(1, 32, 0, reads_unwritten_shared_kernel, y); }

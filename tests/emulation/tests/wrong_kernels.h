@@ -35,6 +35,7 @@ void past_static_array(float* y, int index);
 void past_array_of_template(float* y, int index);
 void past_dynamic_array(float* y, int index);
 void copies(const float* x, float* y, int n);  // is right if both have n floats
+void copies_fours(const float* x, float* y);   // four floats at once
 void writes_at(float* y, int index);
 void reads_unwritten_shared(float* y);
 void reads_shared_of_former_block(float* y);

@@ -240,7 +240,8 @@ TEST(TaskC3, ArraysOfAnyLength) {
 }
 
 TEST(TaskC3, MoreElementsThanThreads) {
-  judge({draw_update(140'001, 3, 0), draw_update(300'007, 2, 10), draw_update(200, 3, 20)});
+  judge({draw_update(140'001, 3, 0), draw_update(300'007, 2, 10), draw_update(200, 3, 20),
+         draw_update((1 << 20) + 5, 3, 30)});
 }
 
 TEST(TaskC3, NothingElseIsTouched) {

@@ -107,7 +107,8 @@ Parcel run_shards(const Parcel& input) {
   return result;
 }
 
-/// Task 3 on tensors in one block of memory, with a fence around each.
+/// Task 3 on tensors in one block of memory, with a fence around each; on every other rank the last
+/// one comes first.
 Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   constexpr float kFence = 12345.0F;
   constexpr int64_t kFenceLength = 3;
@@ -118,11 +119,14 @@ Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   const Tensor block = Tensor::empty({size});
   block.fill(kFence);
   std::vector<Tensor> gradients;
+  const auto in_memory = [&](int k) { return world.rank() % 2 == 0 ? k : count - 1 - k; };
+  gradients.resize(static_cast<size_t>(count));
   int64_t begin = kFenceLength;
-  for (int k = 0; k < count; ++k) {
-    const Tensor& values = input.tensor(entry(k));
-    gradients.push_back(block.rows(begin, begin + values.numel()).view(values.shape()));
-    gradients.back().copy_from(values);
+  for (int i = 0; i < count; ++i) {
+    const Tensor& values = input.tensor(entry(in_memory(i)));
+    Tensor& gradient = gradients[static_cast<size_t>(in_memory(i))];
+    gradient = block.rows(begin, begin + values.numel()).view(values.shape());
+    gradient.copy_from(values);
     begin += values.numel() + kFenceLength;
   }
   average_gradients(gradients, static_cast<int64_t>(input.number("targets")), world);
@@ -134,7 +138,8 @@ Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
     for (int64_t i = 0; i < kFenceLength; ++i) fence_broken = fence_broken || *next++ != kFence;
   };
   check_fence();
-  for (int k = 0; k < count; ++k) {
+  for (int i = 0; i < count; ++i) {
+    const int k = in_memory(i);
     const Tensor copy = Tensor::empty(input.tensor(entry(k)).shape());
     std::copy_n(next, copy.numel(), copy.data());
     result.set(entry(k), copy);

@@ -179,8 +179,26 @@ void judge_embed(const EmbedCase& c, const std::vector<Parcel>& ranks) {
   }
 }
 
-void expect_embed(size_t n, uint64_t seed, JobOptions options) {
+void expect_cases(std::vector<EmbedCase> cases, size_t n, uint64_t seed, JobOptions options) {
   options.given = {"1"};
+  std::vector<Call> calls;
+  for (EmbedCase& c : cases) {
+    c.seed = seed + 10 * calls.size() + 7 * lab::grading::scenario_seed();
+    Parcel input;
+    input.set("table", c.table());
+    input.set("dy", c.dy());
+    const Tensor leftover = Tensor::empty({c.vocab, c.dim});
+    leftover.fill(c.leftover);
+    input.set("leftover", leftover);
+    input.set("tokens", lab::TokenBatch{1, static_cast<int64_t>(c.tokens.size()), c.tokens});
+    input.set("others", lab::TokenBatch{1, static_cast<int64_t>(c.others.size()), c.others});
+    calls.push_back({.scenario = "embed", .inputs = std::vector<Parcel>(n, input), .name = c.name});
+  }
+  judge_calls(calls, options,
+              [&](size_t k, const std::vector<Parcel>& ranks) { judge_embed(cases[k], ranks); });
+}
+
+void expect_embed(size_t n, uint64_t seed, const JobOptions& options) {
   std::mt19937_64 random(seed + 1000 * lab::grading::scenario_seed());
   const auto tokens = [&](size_t count, int64_t vocab) {
     std::vector<int32_t> all;
@@ -204,24 +222,18 @@ void expect_embed(size_t n, uint64_t seed, JobOptions options) {
   cases[3].tokens.push_back(static_cast<int32_t>(cases[3].vocab - 1));
   for (EmbedCase& c : cases) c.others = tokens(c.tokens.size(), c.vocab);
   cases[0].others.clear();
-  std::vector<Call> calls;
-  for (EmbedCase& c : cases) {
-    c.seed = seed + 10 * calls.size() + 7 * lab::grading::scenario_seed();
-    Parcel input;
-    input.set("table", c.table());
-    input.set("dy", c.dy());
-    const Tensor leftover = Tensor::empty({c.vocab, c.dim});
-    leftover.fill(c.leftover);
-    input.set("leftover", leftover);
-    input.set("tokens", lab::TokenBatch{1, static_cast<int64_t>(c.tokens.size()), c.tokens});
-    input.set("others", lab::TokenBatch{1, static_cast<int64_t>(c.others.size()), c.others});
-    calls.push_back({.scenario = "embed", .inputs = std::vector<Parcel>(n, input), .name = c.name});
-  }
-  judge_calls(calls, options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge_embed(cases[k], ranks); });
+  expect_cases(cases, n, seed, options);
 }
 
 TEST(Task5, EmbeddingOnThreeRanks) { expect_embed(3, 51, late_messages(51)); }
+/// Each rank has several threads: additions to the same row must not get lost.
+TEST(Task5, EmbeddingOfFewTokensByThreads) {
+  EmbedCase c{
+      .name = "thousands of positions, two different tokens", .vocab = 2, .dim = 64, .tokens = {}};
+  for (int i = 0; i < 20'000; ++i) c.tokens.push_back(i % 3 == 0);
+  expect_cases({c}, 2, 57, {});
+}
+
 TEST(Task5, EmbeddingOnOneRank) { expect_embed(1, 52, late_messages(52)); }
 
 }  // namespace

@@ -220,6 +220,12 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
            "causal_lm_loss: thousands of small exponentials are lost next to a large one: add "
            "them in double precision",
        .above = 17},
+      {.name = "thousands of losses that are nearly equal",
+       .vocab = 2 * width,
+       .batch = batch(std::vector<int64_t>(16, 1024), 1024, 2 * width, 14),
+       .scale = 1e-3,
+       .lesson = "causal_lm_loss: the losses of thousands of targets are added up in double: a "
+                 "float rounds each of them the same way"},
       {.name = "a single target", .vocab = 3 * width, .batch = batch({2}, 4, 3 * width, 13)}};
   std::vector<Call> calls;
   for (LossCase& c : cases) {
