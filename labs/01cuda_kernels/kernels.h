@@ -25,7 +25,8 @@ inline constexpr int kThreads = 128;
 ///     y[n, c] = x[n, c] * inverse_rms[n] * weight[c]
 /// The threads of a block share the work of a row: in a row of 4,096 no thread reads more than
 /// 1,024 numbers. The starter's launch has one block per row, which adds it up per thread, then
-/// within each warp by shuffles, then over the warps through shared memory.
+/// within each warp by shuffles, then over the warps through shared memory. Accepted error of each
+/// result: 1e-5 of it. Without a column there is nothing to write.
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels);
 
@@ -37,7 +38,8 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 /// 0. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled. Results are finite
 /// if the scores of a row differ by no more than the largest float. Accepted errors in rows of up
 /// to 10,000 scores, and ten times as much in longer ones: of a loss, 1e-5 (relative; below 1:
-/// absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7).
+/// absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7). `scale` is not negative.
+/// Without a score there is nothing to write.
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 

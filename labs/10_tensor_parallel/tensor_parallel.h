@@ -142,7 +142,8 @@ struct Mesh {
 ///
 /// Ranks that talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
 /// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
-/// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks.
+/// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks; also if one of
+/// the three is 0.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
@@ -150,8 +151,8 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// Its norm counts every weight once. Matrices are divided; norms (tensors of one dimension) are on
 /// every rank of a stage, with the same gradient. `stage.slice()` says which slice this rank holds.
 /// If the norm exceeds `max_norm`, all gradients of this rank are scaled by max_norm / norm.
-/// `max_norm` is positive; infinite, it clips nothing. Returns the norm before, the same on every
-/// rank. One message of one number, whether it clips or not.
+/// `max_norm` is positive; infinite, it clips nothing. Returns the norm before, the same bits on
+/// every rank, accurate to 1e-6 of it. One message of one number, whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10
