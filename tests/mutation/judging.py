@@ -15,6 +15,8 @@ def limit_memory() -> None:
 
 def build_all(build: Path, solution: Path, sources: Path, objects: Path) -> str:
     """Makes objects/NAME.so of every sources/NAME.cpp that compiles. Returns what the compiler said."""
+    for old in objects.glob("*.so"):  # of a version that compiled before
+        old.unlink()
     if solution.suffix == ".cu":  # of which the emulation compiles a wrapper (cmake/Emulation.cmake)
         lab = f"lab{solution.parent.name.split('_')[0]}"
         solution = build / "emulated" / f"{lab}_code_solution" / f"{solution.stem}.cpp"
