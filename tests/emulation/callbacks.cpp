@@ -21,6 +21,7 @@ using lab::emulation::Use;
   LAB_TSAN_ACCESS(volatile_write##bytes, bytes, kWrite, 1)
 
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming)
 
 LAB_TSAN_ACCESSES(1)
 LAB_TSAN_ACCESSES(2)
@@ -58,4 +59,5 @@ void __tsan_vptr_update(void*, void*) {}
 void __tsan_vptr_read(void*) {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
+// NOLINTEND(readability-identifier-naming)
 }

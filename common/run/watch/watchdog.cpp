@@ -86,7 +86,7 @@ struct Watchdog::Impl {
       while (!judged_already() && pause(Judge::kBeat));
       publish();
     } catch (const std::exception& error) {
-      if (!launcher_judges && !judged_already()) store_is_lost(error.what());
+      if (!launcher_judges && !judged_already()) store_is_lost(why_lost(error.what()));
     }
   }
 
@@ -195,6 +195,16 @@ struct Watchdog::Impl {
       if (ending) end_process();
     }
     changed.notify_all();
+  }
+
+  /// If rank 0 was stopped during a request, its process tells more than the request that failed.
+  std::string why_lost(const std::string& of_request) {
+    try {
+      check_first_rank();
+    } catch (const Error& of_process) {
+      return of_process.what();
+    }
+    return of_request;
   }
 
   void store_is_lost(const std::string& reason) {
