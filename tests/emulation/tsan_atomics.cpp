@@ -43,8 +43,6 @@ LAB_TSAN_ATOMICS(16, uint16_t)
 LAB_TSAN_ATOMICS(32, uint32_t)
 LAB_TSAN_ATOMICS(64, uint64_t)
 
-// NOLINTBEGIN(readability-identifier-naming)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(kOrder); }
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(kOrder); }
-// NOLINTEND(readability-identifier-naming)
 }
