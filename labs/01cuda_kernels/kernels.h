@@ -2,10 +2,9 @@
 // kernels.cu. Optional: the points are separate, and no other lab depends on it.
 //
 // All pointers are GPU memory, aligned as floats are and no more; no two arrays overlap; matrices
-// are row-major without gaps. Each function launches one
-// kernel, which does all the work, on the workbook's stream (lab::cuda::stream()), and returns at
-// once. Sizes may be anything from 0 up: no row length is promised to be a multiple of the block or
-// of the warp.
+// are row-major without gaps. Each function launches one kernel, which does all the work, on the
+// workbook's stream (lab::cuda::stream()), and returns at once. Sizes may be anything from 0 up: no
+// row length is promised to be a multiple of the block or of the warp.
 //
 // Every result must be the same, to the last bit, in every run: no sum may depend on which thread
 // comes first. The functions keep nothing between calls: results depend on the arguments alone.

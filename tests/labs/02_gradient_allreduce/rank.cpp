@@ -118,9 +118,8 @@ Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
   for (int k = 0; k < count; ++k) size += input.tensor(entry(k)).numel() + kFenceLength;
   const Tensor block = Tensor::empty({size});
   block.fill(kFence);
-  std::vector<Tensor> gradients;
+  std::vector<Tensor> gradients(static_cast<size_t>(count));
   const auto in_memory = [&](int k) { return world.rank() % 2 == 0 ? k : count - 1 - k; };
-  gradients.resize(static_cast<size_t>(count));
   int64_t begin = kFenceLength;
   for (int i = 0; i < count; ++i) {
     const Tensor& values = input.tensor(entry(in_memory(i)));

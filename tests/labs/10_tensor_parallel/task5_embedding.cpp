@@ -226,6 +226,7 @@ void expect_embed(size_t n, uint64_t seed, const JobOptions& options) {
 }
 
 TEST(Task5, EmbeddingOnThreeRanks) { expect_embed(3, 51, late_messages(51)); }
+
 /// Each rank has several threads: additions to the same row must not get lost.
 TEST(Task5, EmbeddingOfFewTokensByThreads) {
   EmbedCase c{
