@@ -9,6 +9,7 @@ constexpr int kOrder = __ATOMIC_SEQ_CST;
 }  // namespace
 
 // The names and types are the compiler's; only a macro can write a family of them.
+// NOLINTBEGIN(bugprone-macro-parentheses,readability-identifier-naming)
 #define LAB_TSAN_ATOMICS(bits, T)                                                               \
   T __tsan_atomic##bits##_load(const volatile T* a, int) { return __atomic_load_n(a, kOrder); } \
   void __tsan_atomic##bits##_store(volatile T* a, T v, int) { __atomic_store_n(a, v, kOrder); } \
@@ -46,3 +47,4 @@ LAB_TSAN_ATOMICS(64, uint64_t)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(kOrder); }
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(kOrder); }
 }
+// NOLINTEND(bugprone-macro-parentheses,readability-identifier-naming)
