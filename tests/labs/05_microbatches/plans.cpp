@@ -83,10 +83,11 @@ Schedule answer_in(const Parcel& result, const std::string& name) {
 }  // namespace
 
 std::vector<Size> all_sizes() {
-  constexpr int kMost = 8;
+  constexpr int kMostStages = 8;
+  constexpr int kMostMicrobatches = 40;
   std::vector<Size> sizes;
-  for (int stages = 1; stages <= kMost; ++stages)
-    for (int microbatches = 1; microbatches <= kMost; ++microbatches)
+  for (int stages = 1; stages <= kMostStages; ++stages)
+    for (int microbatches = 1; microbatches <= kMostMicrobatches; ++microbatches)
       sizes.push_back({stages, microbatches});
   std::mt19937_64 generator(lab::grading::scenario_seed());
   for (size_t i = sizes.size(); i > 1; --i) std::swap(sizes[i - 1], sizes[generator() % i]);

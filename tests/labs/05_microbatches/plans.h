@@ -18,8 +18,9 @@ struct Size {
   int microbatches = 1;
 };
 
-/// 1 to 8 stages and microbatches, in no particular order, and a few large ones. The most
-/// instructive come first, and again at the end.
+/// 1 to 8 stages with 1 to 40 microbatches, in no particular order, and a few larger ones. So many
+/// that a schedule kept from another call shows, however it is looked up. The most instructive come
+/// first, and again at the end.
 std::vector<Size> all_sizes();
 
 lab::Schedule gpipe_plan(const Size& size);
