@@ -37,8 +37,8 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 ///     whole step, over all its microbatches; 0 if it has none.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
-/// without targets. The value is accurate to 1e-5 of itself, however many targets there are, and
-/// the gradient to 1e-5 / total_targets.
+/// without targets. To the errors of cross_entropy it adds at most 1e-5 of the value, however many
+/// targets there are, and 1e-5 / total_targets in the gradient.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets);
 
@@ -49,8 +49,9 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 /// blocks of the weights by several threads at once: touch nothing but the spans.
 ///
 /// Float is accurate enough throughout. Accepted errors, for betas from 0 to below 1 and any step:
-/// of a moment, 1e-6 of what goes into it (the old moment; the gradient or its square); of a
-/// weight's change, 2e-4 of it, computed as if both terms of the first moment had the same sign.
+/// of the first moment, 1e-6 * (|old moment| + |gradient|), of the second one the same with the
+/// gradient's square; of a weight, its rounding to float and 2e-4 of its change, where that is
+/// computed as if both terms of the first moment had the same sign.
 void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  std::span<float> parameters, std::span<const float> gradients,
                  std::span<float> first_moment, std::span<float> second_moment);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <sstream>
 
@@ -19,6 +20,7 @@ using lab::grading::Numbers;
 using lab::grading::Parcel;
 using lab::grading::StepParts;
 using lab::grading::stop;
+using lab::grading::to_doubles;
 using lab::grading::TrainingCase;
 using lab::grading::Weighing;
 
@@ -96,10 +98,12 @@ void judge(const TrainingCase& c, const Parcel& result) {
     expect_loss_calls(result.numbers(entry("totals", step)), c.steps[step][0].size(), step);
 }
 
-void expect_training(const std::vector<TrainingCase>& cases) {
+void expect_training(
+    const std::vector<TrainingCase>& cases,
+    const std::function<void(const TrainingCase&, const Parcel&)>& expect = judge) {
   lab::grading::judge_cases(
       cases, "train_step", {.network = lab::grading::Network::kNone},
-      [](const TrainingCase& c, const std::vector<Parcel>& ranks) { judge(c, ranks[0]); });
+      [&](const TrainingCase& c, const std::vector<Parcel>& ranks) { expect(c, ranks[0]); });
 }
 
 std::vector<TrainingCase> draw(const CaseLimits& limits, uint64_t seed) {
@@ -135,6 +139,21 @@ TEST(Task3, AnyLossOfAnySize) {
     cases[k].loss_factor = factors[k];
   }
   expect_training(cases);
+}
+
+TEST(Task3, LeavesTheGradients) {
+  expect_training(draw({.microbatches = 3}, 45), [](const TrainingCase& c, const Parcel& result) {
+    judge(c, result);
+    for (size_t step = 0; step < c.steps.size(); ++step) {
+      const Numbers left = to_doubles(result.tensor(fmt::format("left.{}", step)));
+      if (left == to_doubles(result.tensor(fmt::format("gradients.{}", step)))) continue;
+      const bool zero = std::ranges::all_of(left, [](double x) { return x == 0; });
+      stop(
+          fmt::format("in step {}: when it returns, model.gradients() is {}: leave there what the "
+                      "optimizer got",
+                      step + 1, zero ? "all 0" : "not what the optimizer got"));
+    }
+  });
 }
 
 }  // namespace
