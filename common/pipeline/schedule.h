@@ -25,8 +25,9 @@ inline bool is_send(ActionKind kind) {
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int microbatch = 0;
-  /// Of a message. False: the stage waits here until it is done. True: it is posted here, and the
-  /// stage goes on; a recv is waited for where its data is read, a send at the end of the list.
+  /// Of a message; false for a pass. False: the stage waits here until the message is done. True:
+  /// it is posted here, and the stage goes on; a recv is waited for where its data is read, a send
+  /// at the end of the list.
   bool posted = false;
 
   bool operator==(const Action&) const = default;

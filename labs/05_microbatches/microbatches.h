@@ -60,8 +60,8 @@ using lab::LossFunction;
 /// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
 /// C = stage.config().dim.
 /// A message that is not posted is done when the next action begins: `send` and `recv` do that.
-/// (Recvs have some freedom: each may begin earlier than its place, and end as late as the pass
-/// that reads it begins. Nobody needs it here.)
+/// (Recvs, posted or not, have some freedom: each may begin earlier than its place, and end as late
+/// as the pass that reads it begins. Nobody needs it here.)
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, also
@@ -72,7 +72,7 @@ using lab::LossFunction;
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.
 ///   - A posted recv begins in its place and is waited for where the pass that reads it begins.
-/// The tensor of a message must not change while the message is pending.
+/// The tensor of a message must not change before its data has arrived on the other side.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);
@@ -81,7 +81,7 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
 
 /// Task 5 · The same messages as in task 3, arranged so that
 ///   - the program of no valid schedule can deadlock, although a send that is not posted blocks
-///     until it is received;
+///     until the other side has begun the recv;
 ///   - messages cost no time: in simulated time, the program is as fast as `plan`, as long as a
 ///     message takes no longer than the shortest pass of any stage;
 ///   - at most two recvs are open at any place of a list: a recv is open from its place to the pass

@@ -51,8 +51,8 @@ std::vector<Wave> posted_waves(int stages) {
   const Size size{stages, 5};
   const Schedule one_f_one_b = posted_one_f_one_b(size);
   const std::string under_way =
-      "right with blocking sends, wrong with posted ones: a tensor must not change until its send "
-      "has been waited for";
+      "right with blocking sends, wrong with posted ones: a tensor changes before its data has "
+      "arrived on the other side";
   return {with_hint(draw_wave("GPipe, recvs posted", posted_recvs(size), alike, 410),
                     "if task 4a passes: a pass reads what a posted recv brings before somebody has "
                     "waited for it"),
