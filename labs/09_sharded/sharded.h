@@ -37,14 +37,16 @@ struct Range {
 };
 
 /// Task 1 · The length to which a part of `size` elements is padded, so that `ranks` ranks can have
-/// equal shards of it: the smallest multiple of `ranks` that is not less than `size`.
+/// equal shards of it: the smallest multiple of `ranks` that is not less than `size`, which may be
+/// 0.
 int64_t padded(int64_t size, int ranks);
 
 /// Task 1 · The shard of `rank`: its elements of the padded part. Shards are equal, and follow each
 /// other in the order of the ranks. The last ones may contain padding.
 Range owned(int64_t size, int rank, int ranks);
 
-/// What a rank holds of one part of the model. Tensors are flat; padding is 0 and stays 0.
+/// What a rank holds of one part of the model. Tensors are flat. Padding is 0, and stays 0 because
+/// its gradient is 0.
 struct Part {
   int64_t size = 0;             // elements, without padding
   lab::Tensor values = {};      // all of it, padded; stage 3: from its all_gather to its release
@@ -90,15 +92,16 @@ void close_gradient(Sharded& sharded, size_t part);
 ///
 /// Posts with all_gather_async into a new tensor `values` whatever is not under way yet, first
 /// `use.part`, then `use.next`, and keeps the Work in `gathering`. Then it waits, for `use.part`
-/// only; its `gathering` is empty afterwards. So at most one part is gathered ahead.
+/// only; its `gathering` is empty afterwards. So at most one part is gathered ahead. A pass closes
+/// every part before the part is opened again, even between the forward and the backward pass.
 void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use);
 /// Task 4 · ... and after it: the model releases the part, and `values` is undefined again.
 void close_values(Sharded& sharded, size_t part);
 
 /// Task 5 · Scales all gradients by max_norm / norm if their norm exceeds max_norm > 0. The norm is
 /// that of the gradients of the whole model, of which each rank holds shards. Returns the norm
-/// before, with the same bits on every rank. One message of at most two numbers (lab::sum_over in
-/// common/comm/agreement.h sends one).
+/// before, accurate to 1e-5 of itself, with the same bits on every rank. One message of at most two
+/// numbers (lab::sum_over in common/comm/agreement.h sends one).
 double clip_gradients(Sharded& sharded, double max_norm);
 
 /// The type of lab 01's causal_lm_loss (common/model/loss_function.h).
@@ -106,13 +109,14 @@ using lab::LossFunction;
 
 /// Task 6 · One optimizer step of all ranks together: lab 02's, in shards.
 ///
-/// The number of targets of all ranks comes first, by one message of at most two numbers. The loss
-/// is given that number as `total_targets`; then gradients are parts of the mean over all targets,
-/// and their sum over ranks and microbatches is the mean. The backward pass of a microbatch comes
-/// before the forward pass of the next one. After `attach`, passes call tasks 3 and 4. Stage 1
-/// reduces each part's gradient once, after the last backward pass, from the first part to the
-/// last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that are left over from
-/// the step before do not count.
+/// The exact number of targets of all ranks comes first, by one message of at most two numbers. The
+/// loss is given that number as `total_targets`; then gradients are parts of the mean over all
+/// targets, and their sum over ranks and microbatches is the mean. The backward pass of a
+/// microbatch comes before the forward pass of the next one. After `attach`, passes call tasks 3
+/// and 4. Stage 1 reduces each part's gradient once, after the last backward pass, from the first
+/// part to the last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that are
+/// left over from the step before do not count: before the first backward pass, own_gradient is 0,
+/// and in stage 1 all of `gradient`.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass; there may be none. The number of targets may differ; it may be 0, even on all ranks:

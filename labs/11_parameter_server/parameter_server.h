@@ -62,7 +62,8 @@ inline constexpr int64_t kUnbounded = int64_t{1} << 62;
 bool on_push(Server& server, const lab::Push& push);
 
 /// Task 2 · Whether one more ticket may be handed out now, so that no gradient can ever be used
-/// with a staleness above s. Changes nothing.
+/// with a staleness above s. Changes nothing. `server`: in any state that pulls, pushes and leaving
+/// workers can bring it to.
 ///
 /// The staleness of a gradient is the number of updates made between the version of its ticket and
 /// the update that it becomes part of. Gradients become part of updates in the order of their
@@ -73,13 +74,15 @@ bool may_start(const Server& server);
 /// Task 3 · A worker asks for work. Returns its ticket, or nothing: the same pull is then repeated
 /// when something has changed.
 ///
-/// If the worker still has leases, it has lost them (the reply was lost, or it died and came back):
-/// first they end as in on_leave. Then, if may_start() says so, it gets the smallest item that was
-/// returned; if there is none, the next new one, if the run has one left. The ticket's number is
-/// next_ticket, its version the present one, and the lease is noted.
+/// If the worker still has a lease, it has lost the ticket (the reply was lost, or it died and came
+/// back): first the lease ends as in on_leave, whatever comes next. Then, if may_start() says so,
+/// it gets the smallest item that was returned; if there is none, the next new one, if the run has
+/// one left. The ticket's number is next_ticket, its version the present one, and the lease is
+/// noted.
 std::optional<lab::Ticket> on_pull(Server& server, int worker);
 
-/// Task 3 · A worker is gone, or silent for too long. Its leases end, and their items are returned.
+/// Task 3 · A worker is gone, or silent for too long. If it has a lease, that ends, and its item is
+/// returned.
 void on_leave(Server& server, int worker);
 
 /// What a worker computes: the gradient of the ticket's item at these weights.
@@ -99,11 +102,12 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.
 ///
-/// `count` different ones of 0 ... clients - 1, drawn at random; all of them if count is larger.
+/// `count` different ones of 0 ... clients - 1, drawn at random; all of them if count is larger;
+/// none if either number is 0.
 /// `seed` and `round` are below 2^32, as std::seed_seq takes no more of a number.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
-/// clients is as likely as any other. Another seed is another run: it must not have the same sets
-/// in the same or in other rounds, as with a generator made of `seed + round`.
+/// clients is as likely as any other. Another seed is another run: its sequence of sets must be
+/// another one, and not the same some rounds later, as with a generator made of `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.
@@ -140,8 +144,8 @@ double server_seconds(int workers, int servers, double bytes, const lab::LinkCos
 /// Task 6 · A ring all-reduce of as many bytes among the workers, without a server (lab 07).
 double ring_seconds(int workers, double bytes, const lab::LinkCost& link);
 
-/// Task 6 · The fewest servers, from 1 to `workers`, with which that takes at most `seconds`; 0 if
-/// even `workers` of them take longer.
+/// Task 6 · The fewest servers, from 1 to `workers`, with which server_seconds is at most
+/// `seconds`; 0 if it is more even with `workers` of them.
 int enough_servers(int workers, double bytes, const lab::LinkCost& link, double seconds);
 
 /// Given: whether every item has become part of an update.
