@@ -44,14 +44,17 @@ class GenerateTest : public testing::Test {
     }
   }
 
-  Generated greedy(int64_t max_tokens) const {
+  std::string greedy(int64_t max_tokens) const {
     GenerateOptions options{.prompt = kPrompt, .max_tokens = max_tokens, .sampling = {}};
     options.sampling.temperature = 0.0;
     return generate(model_, tokenizer_, options);
   }
 
-  int64_t prompt_tokens() const {  // BOS included
-    return static_cast<int64_t>(tokenizer_.encode(kPrompt).size()) + 1;
+  /// The prompt, and so many times this token.
+  std::string prompt_and(int64_t times, int32_t token) const {
+    std::vector<int32_t> tokens = tokenizer_.encode(kPrompt);
+    tokens.insert(tokens.end(), static_cast<size_t>(times), token);
+    return tokenizer_.decode(tokens);
   }
 
   Tokenizer tokenizer_{default_plan().tokenizer};
@@ -61,30 +64,22 @@ class GenerateTest : public testing::Test {
 
 TEST_F(GenerateTest, StopsWhereTheStoryEnds) {
   always_say(tokenizer_.eos());
-  const Generated story = greedy(100);
-  EXPECT_EQ(story.reason, StopReason::kEndOfStory);
-  EXPECT_EQ(story.tokens, 0);
-  EXPECT_EQ(story.text, kPrompt);
+  EXPECT_EQ(greedy(100), kPrompt);
 }
 
 TEST_F(GenerateTest, StopsAfterMaxTokens) {
   const int32_t dog = tokenizer_.encode("the dog").back();
   always_say(dog);
-  const Generated story = greedy(3);
-  EXPECT_EQ(story.reason, StopReason::kMaxTokens);
-  EXPECT_EQ(story.tokens, 3);
-  std::vector<int32_t> tokens = tokenizer_.encode(kPrompt);
-  tokens.insert(tokens.end(), 3, dog);
-  EXPECT_EQ(story.text, tokenizer_.decode(tokens));
-  EXPECT_EQ(greedy(0).text, kPrompt);
+  EXPECT_EQ(greedy(3), prompt_and(3, dog));
+  EXPECT_EQ(greedy(0), kPrompt);
 }
 
 TEST_F(GenerateTest, StopsWhenTheContextIsFull) {
-  always_say(tokenizer_.encode("the dog").back());
-  const Generated story = greedy(1000);
-  EXPECT_EQ(story.reason, StopReason::kContextFull);
+  const int32_t dog = tokenizer_.encode("the dog").back();
+  always_say(dog);
+  const auto prompt = static_cast<int64_t>(tokenizer_.encode(kPrompt).size()) + 1;  // with BOS
   // The last token needs no place in the context: nothing follows it.
-  EXPECT_EQ(story.tokens, kContext - prompt_tokens() + 1);
+  EXPECT_EQ(greedy(1000), prompt_and(kContext - prompt + 1, dog));
 }
 
 TEST_F(GenerateTest, TheCacheChangesNothing) {
@@ -98,18 +93,18 @@ TEST_F(GenerateTest, TheCacheChangesNothing) {
     tokens.push_back(static_cast<int32_t>(best - last.values().begin()));
     model_.discard();
   }
-  EXPECT_EQ(greedy(8).text, tokenizer_.decode(tokens));
+  EXPECT_EQ(greedy(8), tokenizer_.decode(tokens));
 }
 
 TEST_F(GenerateTest, StreamsPromptAndTextAsTheyCome) {
   std::vector<std::string> pieces;
   GenerateOptions options{.prompt = kPrompt, .max_tokens = 12, .sampling = {}};
-  const Generated story = generate(model_, tokenizer_, options,
-                                   [&](std::string_view piece) { pieces.emplace_back(piece); });
+  const std::string story = generate(model_, tokenizer_, options,
+                                     [&](std::string_view piece) { pieces.emplace_back(piece); });
   EXPECT_GT(pieces.size(), 5U) << "text must come in pieces, not at the end";
   std::string joined;
   for (const std::string& piece : pieces) joined += piece;
-  EXPECT_EQ(joined, story.text);
+  EXPECT_EQ(joined, story);
   EXPECT_TRUE(joined.starts_with(kPrompt));
 }
 
@@ -117,7 +112,7 @@ TEST_F(GenerateTest, TheSeedDecides) {
   const auto story = [&](uint64_t seed) {
     GenerateOptions options{.prompt = "", .max_tokens = 15, .sampling = {}};
     options.sampling = {.temperature = 1.0, .top_p = 1.0, .seed = seed};
-    return generate(model_, tokenizer_, options).text;
+    return generate(model_, tokenizer_, options);
   };
   EXPECT_EQ(story(1), story(1));
   EXPECT_NE(story(1), story(2));

@@ -136,10 +136,8 @@ TEST_F(MetricsTest, WithoutATerminalOnlyATenthOfTheStepsIsShown) {
 }
 
 TEST(LossPlot, TicksAreRound) {
-  EXPECT_EQ(round_ticks(0.0, 8.4, 8), (std::vector<double>{0, 2, 4, 6, 8}));
-  EXPECT_EQ(round_ticks(0.0, 700.0, 7),
-            (std::vector<double>{0, 100, 200, 300, 400, 500, 600, 700}));
-  for (const double tick : round_ticks(0.1, 0.34, 5)) EXPECT_GE(tick, 0.1 - 1e-9);
+  EXPECT_EQ(round_ticks(8.4, 8), (std::vector<double>{0, 2, 4, 6, 8}));
+  EXPECT_EQ(round_ticks(700.0, 7), (std::vector<double>{0, 100, 200, 300, 400, 500, 600, 700}));
 }
 
 size_t count(const std::string& text, const std::string& part) {

@@ -221,9 +221,9 @@ class RunFolderTest : public testing::Test {
 
   // A checkpoint that has nothing but the state of training.
   void make_checkpoint(const RunPlan& options) {
-    publish_checkpoint(out_, 5, [&](const auto& folder) {
-      save_training_state(folder, {.step = 5, .plan = options});
-    });
+    UnfinishedCheckpoint checkpoint(out_, 5);
+    save_training_state(checkpoint.folder(), {.step = 5, .plan = options});
+    checkpoint.publish();
   }
 
   TempFolder folder_;

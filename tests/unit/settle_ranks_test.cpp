@@ -152,9 +152,9 @@ TEST(SettleRanks, AWaveThroughSeveralStagesIsLimited) {
 RunPlan resumed(std::vector<std::string> arguments) {
   const TempFolder folder;
   const auto out = folder.path() / "run";
-  publish_checkpoint(out, 5, [](const auto& checkpoint) {
-    save_training_state(checkpoint, {.step = 5, .plan = mesh({})});
-  });
+  UnfinishedCheckpoint checkpoint(out, 5);
+  save_training_state(checkpoint.folder(), {.step = 5, .plan = mesh({})});
+  checkpoint.publish();
   arguments.insert(arguments.end(), {"--resume", "--out", out.string()});
   return mesh(arguments);
 }

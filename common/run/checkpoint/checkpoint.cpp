@@ -10,7 +10,6 @@
 #include "common/model/slice.h"
 #include "common/printable.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
-#include "common/run/checkpoint/checkpoint_size.h"
 #include "common/run/checkpoint/checkpoint_tensors.h"
 #include "common/run/checkpoint/config_json.h"
 
@@ -75,12 +74,12 @@ void write_other_files(const fs::path& folder, const TrainingState& state,
 
 fs::path save_checkpoint(const fs::path& run, const TrainingState& state, const LlamaConfig& config,
                          const std::vector<SavedGroup>& groups, const TokenizerCopy& tokenizer) {
-  return publish_checkpoint(run, state.step, [&](const fs::path& folder) {
-    write_other_files(folder, state, config, tokenizer);
-    write_tensors(folder / part_name(kModelSet, 0, 1), kModelSet, groups.at(0).tensors);
-    write_tensors(folder / part_name(kOptimizerSet, 0, 1), kOptimizerSet,
-                  optimizer_tensors(groups));
-  });
+  UnfinishedCheckpoint unfinished(run, state.step);
+  const fs::path& folder = unfinished.folder();
+  write_other_files(folder, state, config, tokenizer);
+  write_tensors(folder / part_name(kModelSet, 0, 1), kModelSet, groups.at(0).tensors);
+  write_tensors(folder / part_name(kOptimizerSet, 0, 1), kOptimizerSet, optimizer_tensors(groups));
+  return unfinished.publish();
 }
 
 LlamaStage load_model(const fs::path& checkpoint) {

@@ -152,13 +152,6 @@ fs::path UnfinishedCheckpoint::publish(Checksums known) {
   return target;
 }
 
-fs::path publish_checkpoint(const fs::path& run, int64_t step,
-                            const std::function<void(const fs::path& folder)>& fill) {
-  UnfinishedCheckpoint unfinished(run, step);
-  fill(unfinished.folder());
-  return unfinished.publish();
-}
-
 uint64_t file_checksum(const fs::path& file) { return checksum(MappedFile(file).bytes()); }
 
 void verify_checkpoint(const fs::path& checkpoint, const std::vector<std::string>& files) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -48,11 +47,6 @@ class UnfinishedCheckpoint {
   int64_t step_;
   std::filesystem::path folder_;
 };
-
-/// Makes the checkpoint of `step`; `fill` writes its files into a folder with a temporary name.
-std::filesystem::path publish_checkpoint(
-    const std::filesystem::path& run, int64_t step,
-    const std::function<void(const std::filesystem::path& folder)>& fill);
 
 /// The XXH3 checksum of a file.
 uint64_t file_checksum(const std::filesystem::path& file);

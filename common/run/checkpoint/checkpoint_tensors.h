@@ -31,7 +31,6 @@ class CheckpointTensors {
   /// The file that names all tensors, for error messages.
   const std::filesystem::path& path() const { return path_; }
   std::vector<std::string> names() const;
-  bool has(const std::string& name) const { return part_of_.contains(name); }
   /// The tensor must have the shape of `target`.
   void copy_to(const std::string& name, const Tensor& target);
   /// The count of numbers in all tensors; opens all parts.

@@ -9,9 +9,15 @@
 
 namespace lab {
 
-Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
-                   const GenerateOptions& options,
-                   const std::function<void(std::string_view)>& on_text) {
+GenerateOptions story_of(const RunPlan& plan) {
+  GenerateOptions story{.prompt = plan.prompt, .max_tokens = plan.story_tokens, .sampling = {}};
+  story.sampling.seed = static_cast<uint64_t>(plan.seed);
+  return story;
+}
+
+std::string generate(const LlamaStage& model, const Tokenizer& tokenizer,
+                     const GenerateOptions& options,
+                     const std::function<void(std::string_view)>& on_text) {
   const LlamaConfig& config = model.config();
   require(tokenizer.vocab_size() == config.vocab_size,
           "the model knows {} tokens, but the tokenizer {} has {}", config.vocab_size,
@@ -24,11 +30,11 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
           "the prompt has {} tokens, but the model's context holds {}", prompt.size(),
           config.context);
 
-  Generated result;
+  std::string text;
   Tokenizer::Stream stream(tokenizer);
   const auto emit = [&](int32_t token) {
     const std::string piece = stream.push(token);
-    result.text += piece;
+    text += piece;
     if (on_text && !piece.empty()) on_text(piece);
   };
   for (const int32_t token : prompt) emit(token);
@@ -37,23 +43,16 @@ Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
   const auto cache = model.new_cache();
   std::vector<int32_t> fresh = prompt;  // tokens that are not in the cache yet
   int64_t seen = 0;
-  while (result.tokens < options.max_tokens) {
+  for (int64_t tokens = 0; tokens < options.max_tokens; ++tokens) {
     seen += static_cast<int64_t>(fresh.size());
-    if (seen > config.context) {
-      result.reason = StopReason::kContextFull;
-      break;
-    }
+    if (seen > config.context) break;
     const Tensor logits = model.decode(fresh, *cache).to(Device::kCpu);
     const int32_t token = sampler.pick(logits.values());
-    if (token == tokenizer.eos()) {
-      result.reason = StopReason::kEndOfStory;
-      break;
-    }
+    if (token == tokenizer.eos()) break;
     emit(token);
-    ++result.tokens;
     fresh = {token};
   }
-  return result;
+  return text;
 }
 
 void print_text(std::string_view text) {
@@ -63,12 +62,8 @@ void print_text(std::string_view text) {
 
 void print_story(const LlamaStage& model, const Tokenizer& tokenizer, const RunPlan& plan) {
   if (plan.story_tokens == 0) return;
-  GenerateOptions story;
-  story.prompt = plan.prompt;
-  story.max_tokens = plan.story_tokens;
-  story.sampling.seed = static_cast<uint64_t>(plan.seed);
   fmt::print("\nA story:\n\n");
-  generate(model, tokenizer, story, print_text);
+  generate(model, tokenizer, story_of(plan), print_text);
   fmt::print("\n");
 }
 

@@ -19,22 +19,16 @@ struct GenerateOptions {
   SamplingOptions sampling;
 };
 
-/// Why a story ended.
-enum class StopReason { kEndOfStory, kMaxTokens, kContextFull };
-
-struct Generated {
-  std::string text;    // prompt and continuation
-  int64_t tokens = 0;  // new ones
-  StopReason reason = StopReason::kMaxTokens;
-};
+/// That of a training run: its prompt, length and seed.
+GenerateOptions story_of(const RunPlan& plan);
 
 /// Continues the prompt until the model ends the story (EOS), `max_tokens` are reached or the
-/// context is full. `on_text` receives the text piece by piece as it is produced, the prompt first;
-/// pieces end between UTF-8 characters. Throws Error if the vocabularies of model and tokenizer
-/// differ or the prompt does not fit into the context.
-Generated generate(const LlamaStage& model, const Tokenizer& tokenizer,
-                   const GenerateOptions& options,
-                   const std::function<void(std::string_view)>& on_text = {});
+/// context is full. Returns prompt and continuation. `on_text` receives the text piece by piece as
+/// it is produced, the prompt first; pieces end between UTF-8 characters. Throws Error if the
+/// vocabularies of model and tokenizer differ or the prompt does not fit into the context.
+std::string generate(const LlamaStage& model, const Tokenizer& tokenizer,
+                     const GenerateOptions& options,
+                     const std::function<void(std::string_view)>& on_text = {});
 
 /// For `on_text`: prints to stdout at once.
 void print_text(std::string_view text);

@@ -2,10 +2,10 @@
 #include "common/run/metrics/loss_plot.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/error.h"
 #include "common/io/markup.h"
+#include "common/pipeline/drawing/drawing.h"
 #include "common/run/metrics/curve.h"
 
 namespace lab {
@@ -30,22 +30,13 @@ constexpr const char* kStyle =
     ".val{fill:none;stroke:#d9622b;stroke-width:1.6;stroke-dasharray:5 4}"
     ".dot{fill:#d9622b;stroke:#fff;stroke-width:1.2}";
 
-struct Range {
-  double low = 0.0;
-  double high = 1.0;
-};
-
-// Maps steps and losses to pixels.
+// Maps steps and losses to pixels. Both axes begin at 0, which for a loss is the best possible.
 struct Scale {
-  Range steps;
-  Range losses;
+  double last_step = 10.0;
+  double highest_loss = 0.1;
 
-  double x(double step) const {
-    return kLeft + (step - steps.low) / (steps.high - steps.low) * (kRight - kLeft);
-  }
-  double y(double loss) const {
-    return kBottom - (loss - losses.low) / (losses.high - losses.low) * (kBottom - kTop);
-  }
+  double x(double step) const { return kLeft + step / last_step * (kRight - kLeft); }
+  double y(double loss) const { return kBottom - loss / highest_loss * (kBottom - kTop); }
 };
 
 std::string polyline(const Curve& points, const Scale& scale, const char* style) {
@@ -63,12 +54,12 @@ std::string label(double x, double y, const char* anchor, const std::string& tex
 
 std::string axes(const Scale& scale) {
   std::string text;
-  for (const double tick : round_ticks(scale.losses.low, scale.losses.high, 9)) {
+  for (const double tick : round_ticks(scale.highest_loss, 9)) {
     const double y = scale.y(tick);
     text += fmt::format("<path class=\"grid\" d=\"M{} {:.1f}H{}\"/>\n", kLeft, y, kRight);
     text += label(kLeft - 10, y + 4.5, "end", fmt::format("{:g}", tick));
   }
-  for (const double tick : round_ticks(scale.steps.low, scale.steps.high, 8)) {
+  for (const double tick : round_ticks(scale.last_step, 8)) {
     const double x = scale.x(tick);
     text += fmt::format("<path class=\"axis\" d=\"M{:.1f} {}v5\"/>\n", x, kBottom);
     text += label(x, kBottom + 20, "middle", fmt::format("{:.0f}", tick));
@@ -101,16 +92,10 @@ std::string legend(bool validation) {
 
 }  // namespace
 
-std::vector<double> round_ticks(double low, double high, int count) {
-  const double rough = (high - low) / count;
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  double distance = 10 * power;
-  for (const double factor : {5.0, 2.0, 1.0})
-    if (factor * power >= rough * 0.999) distance = factor * power;
+std::vector<double> round_ticks(double high, int count) {
+  const double distance = tick_distance(high, count);
   std::vector<double> ticks;
-  const double slack = distance * 1e-6;
-  for (double k = std::ceil((low - slack) / distance); k * distance <= high + slack; ++k)
-    ticks.push_back(k * distance + 0.0);  // + 0: no negative zero
+  for (int k = 0; k * distance <= high * (1 + 1e-6); ++k) ticks.push_back(k * distance);
   return ticks;
 }
 
@@ -125,11 +110,11 @@ std::string loss_plot_svg(std::span<const StepRecord> records, const std::string
   const Curve raw = thinned(training, kMaxPoints);
 
   Scale scale;
-  scale.steps.high = training.empty() ? 10.0 : std::max(10.0, training.back().x);
-  double highest = 0.1;
-  for (const CurvePoint& point : raw) highest = std::max(highest, point.y);
-  for (const CurvePoint& point : validation) highest = std::max(highest, point.y);
-  scale.losses.high = highest * 1.04;  // the axis begins at 0, the best possible loss
+  if (!training.empty()) scale.last_step = std::max(scale.last_step, training.back().x);
+  for (const Curve& curve : {raw, validation})
+    for (const CurvePoint& point : curve)
+      scale.highest_loss = std::max(scale.highest_loss, point.y);
+  scale.highest_loss *= 1.04;
 
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "

@@ -9,8 +9,9 @@
 
 namespace lab {
 
-/// Round numbers (1, 2 or 5 times a power of ten apart) within [low, high], about `count` of them.
-std::vector<double> round_ticks(double low, double high, int count);
+/// Round numbers from 0 to at most `high` > 0, as far apart as tick_distance says for `count`
+/// parts.
+std::vector<double> round_ticks(double high, int count);
 
 /// A self-contained SVG: the training loss of every step and its running mean, and the validation
 /// losses. Long runs are thinned out to keep the file small. `title` may be any text.

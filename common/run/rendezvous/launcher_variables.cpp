@@ -45,7 +45,7 @@ std::optional<LauncherClaim> claim_of_rank_variables(const GetVariable& variable
   if (!integer_variable(variable, "RANK")) return std::nullopt;
   if (!integer_variable(variable, "WORLD_SIZE"))
     throw UsageError("the environment has RANK, but not WORLD_SIZE: set both or neither");
-  LauncherClaim claim{.source = "RANK and WORLD_SIZE", .rank_variable = "RANK"};
+  LauncherClaim claim{.source = kRankVariables};
   claim.rank = int_variable(variable, "RANK", 0);
   claim.world_size = int_variable(variable, "WORLD_SIZE", 1);
   claim.local_rank = int_variable(variable, "LOCAL_RANK", claim.rank);
@@ -69,7 +69,7 @@ std::optional<LauncherClaim> claim_of_mpirun(const GetVariable& variable) {
     const auto rank = integer_variable(variable, names.rank);
     const auto size = integer_variable(variable, names.size);
     if (!rank || !size) continue;
-    LauncherClaim claim{.source = "mpirun", .rank_variable = names.rank};
+    LauncherClaim claim{.source = "mpirun"};
     claim.rank = int_variable(variable, names.rank, 0);
     claim.world_size = int_variable(variable, names.size, 1);
     claim.local_rank = int_variable(variable, names.local_rank, claim.rank);
@@ -84,7 +84,7 @@ std::optional<LauncherClaim> claim_of_srun(const GetVariable& variable) {
   const auto step = integer_variable(variable, "SLURM_STEP_ID");
   const auto rank = integer_variable(variable, "SLURM_PROCID");
   if (!step || *step < 0 || *step >= kFirstSpecialStep || !rank) return std::nullopt;
-  LauncherClaim claim{.source = "srun", .rank_variable = "SLURM_PROCID"};
+  LauncherClaim claim{.source = "srun"};
   claim.rank = int_variable(variable, "SLURM_PROCID", 0);
   // For the step; the job may have room for more.
   claim.world_size =

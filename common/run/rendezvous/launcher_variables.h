@@ -8,10 +8,11 @@
 
 namespace lab {
 
+inline constexpr const char* kRankVariables = "RANK and WORLD_SIZE";
+
 /// A rank's place according to one launcher's variables.
 struct LauncherClaim {
-  std::string source = "";         // "RANK and WORLD_SIZE", "mpirun", "srun"
-  std::string rank_variable = "";  // for messages: "OMPI_COMM_WORLD_RANK"
+  std::string source = "";  // kRankVariables, "mpirun", "srun", or "command line"
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;

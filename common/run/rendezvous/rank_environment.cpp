@@ -110,14 +110,13 @@ std::optional<LauncherClaim> claim_of_environment(const GetVariable& variable) {
 
 /// mpirun and srun may start a single process, which may then be anything.
 bool is_single_process(const LauncherClaim& claim) {
-  return claim.world_size == 1 && claim.rank_variable != "RANK";
+  return claim.world_size == 1 && claim.source != kRankVariables;
 }
 
 /// The option's claim, checked against the environment's.
 LauncherClaim claim_of_options(const LaunchOptions& options,
                                const std::optional<LauncherClaim>& environment) {
   LauncherClaim claim{.source = "command line",
-                      .rank_variable = "--rank",
                       .rank = options.rank,
                       .world_size = options.world_size,
                       .local_rank = options.rank};

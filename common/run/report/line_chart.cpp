@@ -48,14 +48,14 @@ const char* anchor(double place) {
 
 std::string grid(const Axes& axes, bool tall) {
   std::string svg;
-  for (const double tick : round_ticks(0, axes.y_high, tall ? 8 : 5)) {
+  for (const double tick : round_ticks(axes.y_high, tall ? 8 : 5)) {
     const double y = 100 * axes.y(tick);
     svg += fmt::format("<line class=\"{}\" x1=\"0\" x2=\"100%\" y1=\"{:.2f}%\" y2=\"{:.2f}%\"/>",
                        tick == 0 ? "axis" : "rule", y, y);
     svg += fmt::format("<text x=\"0\" dx=\"-8\" y=\"{:.2f}%\" dy=\"4\" class=\"end\">{}</text>\n",
                        y, tick_text(tick));
   }
-  for (const double tick : round_ticks(0, axes.x_high, 5)) {
+  for (const double tick : round_ticks(axes.x_high, 5)) {
     const double x = axes.x(tick);
     svg += fmt::format("<text x=\"{:.2f}%\" y=\"100%\" dy=\"18\" class=\"{}\">{}</text>\n", 100 * x,
                        anchor(x), tick_text(tick));

@@ -91,11 +91,9 @@ void print_sample(const std::filesystem::path& folder, int64_t step, const Token
                   const RunPlan& plan) {
   if (plan.story_tokens == 0) return;
   const LlamaStage model = load_model(find_checkpoint(folder));
-  GenerateOptions story;
-  story.prompt = plan.prompt;
-  story.max_tokens = std::min(plan.story_tokens, kSampleTokens);
-  story.sampling.seed = static_cast<uint64_t>(plan.seed);
-  append_sample(folder, {step, generate(model, tokenizer, story).text});
+  GenerateOptions story = story_of(plan);
+  story.max_tokens = std::min(story.max_tokens, kSampleTokens);
+  append_sample(folder, {step, generate(model, tokenizer, story)});
 }
 
 void write_run_report(const std::filesystem::path& folder, const std::optional<StepTimeline>& step,

@@ -54,18 +54,6 @@ constexpr const char* kSigns = "first_ranks/signs";  // counter: signs of progre
 constexpr const char* kAllDone = "first_ranks/all_done";
 constexpr milliseconds kBetweenSigns{500};
 
-/// Lends this rank the cores of those that sleep.
-class ManyThreads {
- public:
-  explicit ManyThreads(int threads) { set_thread_count(threads); }
-  ~ManyThreads() { set_thread_count(before_); }
-  ManyThreads(const ManyThreads&) = delete;
-  ManyThreads& operator=(const ManyThreads&) = delete;
-
- private:
-  int before_ = thread_count();
-};
-
 /// `threads`: as given for every rank; 0: all cores together.
 int threads_of_all(int threads, int ranks) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -97,20 +85,6 @@ void wait_until_all_are_done(Job& job, const std::string& what, milliseconds pat
 
 }  // namespace
 
-void agree_on_options(Job& job, const RunPlan& plan) {
-  // Devices are compared by agree_on_device: "auto" may mean the same as "cuda".
-  constexpr std::array<std::string_view, 7> kOwnAffair = {
-      "threads", "data", "tokenizer", "prompt", "story_tokens", "program", "device"};
-  const nlohmann::json values = plan_to_json(plan);
-  for (const auto& [name, value] : values.items())
-    if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end())
-      job.agree("option " + name, value.dump());
-  for (const auto& [name, value] : plan.program)
-    job.agree("option " + name.substr(name.find_first_not_of('-')), value);
-  job.agree("option resume", plan.resume ? "yes" : "no");
-  job.agree("option timeline", plan.timeline ? "yes" : "no");
-}
-
 Device agree_on_device(Job& job, const RunPlan& plan) {
   const int local_rank = job.environment().local_rank;
   const bool may_use_nccl = job.world().size() > 1 && plan.comm != "gloo";
@@ -129,18 +103,36 @@ void work_on_first_ranks(Job& job, const std::string& what, int threads,
   const std::vector<int> here = job.ranks_here();
   // A rank that was started by hand does not know how many others are on its machine.
   if (environment.local_rank == 0 || here.front() == environment.rank) {
-    const ManyThreads all_cores(threads_of_all(threads, static_cast<int>(here.size())));
+    const int before = thread_count();
+    set_thread_count(threads_of_all(threads, static_cast<int>(here.size())));  // others sleep
     auto next_sign = Clock::now();
     work([&] {
       if (Clock::now() < next_sign) return;
       next_sign = Clock::now() + kBetweenSigns;
       job.store().add(kSigns, 1);
     });
+    set_thread_count(before);
   }
   wait_until_all_are_done(job, what, patience > milliseconds(0) ? patience : environment.timeout);
 }
 
 namespace {
+
+/// Throws Error on every rank unless all were started with the same options, as far as these decide
+/// what is computed. Otherwise ranks would wait for different things, or learn different things.
+void agree_on_options(Job& job, const RunPlan& plan) {
+  // Devices are compared by agree_on_device: "auto" may mean the same as "cuda".
+  constexpr std::array<std::string_view, 7> kOwnAffair = {
+      "threads", "data", "tokenizer", "prompt", "story_tokens", "program", "device"};
+  const nlohmann::json values = plan_to_json(plan);
+  for (const auto& [name, value] : values.items())
+    if (std::ranges::find(kOwnAffair, name) == kOwnAffair.end())
+      job.agree("option " + name, value.dump());
+  for (const auto& [name, value] : plan.program)
+    job.agree("option " + name.substr(name.find_first_not_of('-')), value);
+  job.agree("option resume", plan.resume ? "yes" : "no");
+  job.agree("option timeline", plan.timeline ? "yes" : "no");
+}
 
 Device agree(Job& job, const RunPlan& plan) {
   set_thread_count(plan.threads);
@@ -148,8 +140,9 @@ Device agree(Job& job, const RunPlan& plan) {
   return agree_on_device(job, plan);
 }
 
-}  // namespace
-
+/// The dataset of the plan. If necessary, the first rank of each machine tokenizes it, on all
+/// cores, however long that takes; the others find the cache. Throws Error on every rank unless all
+/// read the same corpus.
 TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const RunPlan& plan) {
   std::optional<TokenDataset> data;
   const auto open = [&](const std::function<void()>& going_on) {
@@ -160,6 +153,8 @@ TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const RunPlan& plan
   job.agree("corpus (its checksum)", fmt::format("{:016x}", data->fingerprint()));
   return *std::move(data);
 }
+
+}  // namespace
 
 Setup::Setup(Job& job, const RunPlan& plan)
     : device(agree(job, plan)),

@@ -16,10 +16,6 @@
 
 namespace lab {
 
-/// Throws Error on every rank unless all were started with the same options, as far as these decide
-/// what is computed. Otherwise ranks would wait for different things, or learn different things.
-void agree_on_options(Job& job, const RunPlan& plan);
-
 /// choose_device for this rank. Throws Error on every rank unless all compute on the same kind of
 /// device: a far slower one would only keep the others waiting.
 ///
@@ -35,11 +31,6 @@ Device agree_on_device(Job& job, const RunPlan& plan);
 void work_on_first_ranks(Job& job, const std::string& what, int threads,
                          const std::function<void(const std::function<void()>& going_on)>& work,
                          std::chrono::milliseconds patience = {});
-
-/// The dataset of the plan. If necessary, the first rank of each machine tokenizes it, on all
-/// cores, however long that takes; the others find the cache. Throws Error on every rank unless all
-/// read the same corpus.
-TokenDataset open_data(Job& job, const Tokenizer& tokenizer, const RunPlan& plan);
 
 /// What every rank opens before its training loop, after all have agreed on options and device.
 struct Setup {

@@ -94,7 +94,6 @@ class TrainingRun {
   const std::filesystem::path& folder() const { return folder_; }
 
   /// The first step of this process. begin() validates a new run before it.
-  int64_t first_step() const { return first_step_; }
   int64_t begin();
 
   /// False after the last step and after Ctrl-C, on all ranks alike: they agree once for each step.

@@ -10,7 +10,7 @@
 
 #include "common/error.h"
 #include "common/io/files.h"
-#include "common/run/checkpoint/checkpoint_size.h"
+#include "common/run/checkpoint/config_json.h"
 
 namespace lab {
 namespace {

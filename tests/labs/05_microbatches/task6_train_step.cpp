@@ -19,7 +19,6 @@ using lab::Schedule;
 using lab::TokenBatch;
 using lab::grading::JobOptions;
 using lab::grading::late_messages;
-using lab::grading::MicrobatchPart;
 using lab::grading::Operation;
 using lab::grading::Parcel;
 using lab::grading::StepContract;
@@ -205,56 +204,6 @@ void expect_messages(const StepCase& c, const Parcel& stage, size_t rank, size_t
                     rank));
 }
 
-/// How waves are weighed wrongly.
-std::vector<lab::grading::Weighing> wave_weighings(const StepCase& c, const StepParts& all) {
-  const size_t m = c.m();
-  const size_t whole_waves = all.microbatches.size() / m;
-  const auto waves = static_cast<double>(whole_waves);
-  const double total = all.targets;
-  double rows = 0;
-  for (const MicrobatchPart& b : all.microbatches) rows += b.sequences;
-  const std::vector<lab::grading::Weighing> always = {
-      {"all tokens but one per row are counted as targets: the last stage need not have the first "
-       "token of a row, and a row may be empty; TokenBatch::target_count() counts right",
-       [=](const MicrobatchPart&) { return 1 / (total - rows); }}};
-  if (waves < 2) return always;
-  std::vector<double> targets(all.microbatches.size() / m, 0.0);
-  for (const MicrobatchPart& b : all.microbatches) targets[b.number / m] += b.targets;
-  const size_t last = targets.size() - 1;
-  const auto of_wave = [=](const MicrobatchPart& b) {
-    return targets[b.number / m] > 0 ? 1 / targets[b.number / m] : 0.0;
-  };
-  const auto only = [=](size_t wave, double weight) {
-    return [=](const MicrobatchPart& b) { return b.number / m == wave ? weight : 0.0; };
-  };
-  const std::string zero =
-      ": zero the gradients once, before the first wave, and add up the losses of all";
-  const std::string next = ": run the schedule once per wave, on the next microbatches";
-  std::vector<lab::grading::Weighing> weighings = {
-      {"only the last wave arrived" + zero, only(last, 1 / total)},
-      {"only the last wave arrived, as if it were the whole step" + zero,
-       only(last, targets[last] > 0 ? 1 / targets[last] : 0)},
-      {"only the first wave arrived" + next, only(0, 1 / total)},
-      {"only the first wave arrived, as if it were the whole step" + next,
-       only(0, targets[0] > 0 ? 1 / targets[0] : 0)},
-      {"every wave is divided by its own targets, and the means are added up: all targets of the "
-       "step count the same, divide by those of all waves",
-       of_wave},
-      {"a mean of the waves' means: all targets of the step count the same, divide by those of all "
-       "waves",
-       [=](const MicrobatchPart& b) { return of_wave(b) / waves; }},
-      {"every wave is counted as if it had as many targets as the first: count those of all",
-       [=](const MicrobatchPart&) { return targets[0] > 0 ? 1 / targets[0] / waves : 0.0; }},
-      {"divided by the number of waves on top of the number of targets: averaged twice",
-       [=](const MicrobatchPart&) { return 1 / total / waves; }},
-      {"divided by the schedule's number of microbatches on top of the number of targets: averaged "
-       "twice",
-       [=](const MicrobatchPart&) { return 1 / total / static_cast<double>(m); }},
-  };
-  weighings.push_back(always[0]);
-  return weighings;
-}
-
 void judge_numbers(const StepCase& c, const std::vector<Parcel>& stages) {
   for (size_t step = 0; step < c.training.steps.size(); ++step)
     for (size_t rank = 0; rank < stages.size(); ++rank) {
@@ -268,7 +217,7 @@ void judge_numbers(const StepCase& c, const std::vector<Parcel>& stages) {
        .loss_in_parts = !c.one_wave_each(),  // each wave has its own sum
        .how_to_clip = "call lab04::clip_gradients(stage, max_gradient_norm, pipeline) after "
                       "the last wave and before the update",
-       .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c, all); }});
+       .weighings = [&c](const StepParts& all, size_t) { return wave_weighings(c.m(), all); }});
 }
 
 void judge(const StepCase& c, const std::vector<Parcel>& stages) {

@@ -1,4 +1,4 @@
-// What well-known mistakes make of a wave's gradients and losses.
+// What well-known mistakes make of the gradients and losses of a wave, and of a step of several.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "tests/grading/reference.h"
-#include "tests/grading/training_mistakes.h"
 #include "tests/grading/training_rank.h"
 #include "tests/labs/05_microbatches/waves.h"
 
@@ -344,6 +343,53 @@ std::vector<Mistake> loss_mistakes(const WaveRun& run) {
     mistakes.push_back(
         {{run.parts.combine_losses(weighing.weight)}, "the returned loss: " + weighing.message});
   return mistakes;
+}
+
+std::vector<Weighing> wave_weighings(size_t m, const lab::grading::StepParts& step) {
+  std::vector<double> targets(step.microbatches.size() / m, 0.0);  // of each wave
+  for (const MicrobatchPart& b : step.microbatches) targets[b.number / m] += b.targets;
+  const auto waves = static_cast<double>(targets.size());
+  const double total = step.targets;
+  double rows = 0;
+  for (const MicrobatchPart& b : step.microbatches) rows += b.sequences;
+  const std::vector<Weighing> always = {
+      {"all tokens but one per row are counted as targets: the last stage need not have the first "
+       "token of a row, and a row may be empty; TokenBatch::target_count() counts right",
+       [=](const MicrobatchPart&) { return 1 / (total - rows); }}};
+  if (targets.size() < 2) return always;
+  const size_t last = targets.size() - 1;
+  const auto of_wave = [=](const MicrobatchPart& b) {
+    return targets[b.number / m] > 0 ? 1 / targets[b.number / m] : 0.0;
+  };
+  const auto only = [=](size_t wave, double weight) {
+    return [=](const MicrobatchPart& b) { return b.number / m == wave ? weight : 0.0; };
+  };
+  const std::string zero =
+      ": zero the gradients once, before the first wave, and add up the losses of all";
+  const std::string next = ": run the schedule once per wave, on the next microbatches";
+  std::vector<Weighing> weighings = {
+      {"only the last wave arrived" + zero, only(last, 1 / total)},
+      {"only the last wave arrived, as if it were the whole step" + zero,
+       only(last, targets[last] > 0 ? 1 / targets[last] : 0)},
+      {"only the first wave arrived" + next, only(0, 1 / total)},
+      {"only the first wave arrived, as if it were the whole step" + next,
+       only(0, targets[0] > 0 ? 1 / targets[0] : 0)},
+      {"every wave is divided by its own targets, and the means are added up: all targets of the "
+       "step count the same, divide by those of all waves",
+       of_wave},
+      {"a mean of the waves' means: all targets of the step count the same, divide by those of all "
+       "waves",
+       [=](const MicrobatchPart& b) { return of_wave(b) / waves; }},
+      {"every wave is counted as if it had as many targets as the first: count those of all",
+       [=](const MicrobatchPart&) { return targets[0] > 0 ? 1 / targets[0] / waves : 0.0; }},
+      {"divided by the number of waves on top of the number of targets: averaged twice",
+       [=](const MicrobatchPart&) { return 1 / total / waves; }},
+      {"divided by the schedule's number of microbatches on top of the number of targets: averaged "
+       "twice",
+       [=](const MicrobatchPart&) { return 1 / total / static_cast<double>(m); }},
+  };
+  weighings.push_back(always[0]);
+  return weighings;
 }
 
 }  // namespace lab05

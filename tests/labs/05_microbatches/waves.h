@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/pipeline/schedule.h"
+#include "tests/grading/training_mistakes.h"
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 #include "tests/labs/05_microbatches/course.h"
@@ -66,6 +67,8 @@ struct WaveRun {
 /// Hypotheses about wrong gradients of a stage, and a wrong loss of the last one.
 std::vector<lab::grading::Mistake> gradient_mistakes(const WaveRun& run, int stage);
 std::vector<lab::grading::Mistake> loss_mistakes(const WaveRun& run);
+/// Hypotheses about a step of waves of m microbatches each: how much each microbatch counts.
+std::vector<lab::grading::Weighing> wave_weighings(size_t m, const lab::grading::StepParts& step);
 
 /// Runs the waves one after the other in one job of `ranks` ranks, as many at a time as have room
 /// there, and judges messages, order, calls of the loss, gradients, losses and waiting.
