@@ -1,21 +1,25 @@
 // Lab 07 · all-reduce from messages. This is the contract; you write allreduce.cpp.
 //
 // The functions communicate by send, recv, isend and irecv only, singly or in a batch (make_hosts:
-// by split). They keep nothing between calls. All ranks of `group` call them together, with equally
-// many elements and the same `op`.
+// by split), and all of their messages are done when they return. They keep nothing between calls,
+// not even scratch. All ranks of `group` call them together, with equally many elements and the
+// same `op`.
 //
-// n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory;
-// E may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the
-// tensor's numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero
-// and what becomes of a NaN may differ). Additions are done by lab::combine, for every `op`.
+// n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory; E
+// may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the tensor's
+// numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero and what
+// becomes of a NaN may differ). Additions, for every `op`, are done by lab::combine with the group
+// as its first argument.
 //
 // Chunk c of n is elements floor(c E / n) up to, not including, floor((c + 1) E / n). The largest
 // has C = ceil(E / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
-// If C is above kSegment, the functions of task 2 may cut what they send in any number of messages.
+// If C is above kSegment, the functions of task 2 may cut what they send in any number of messages,
+// and no time is promised for them.
 //
-// Scratch is the memory that a function needs beside `tensor`. Times are those of a network where a
-// message of b bytes takes alpha + beta b, an addition gamma, and a rank sends one message at a
-// time and receives one at a time (lab::CostModel).
+// Scratch is the memory that a function may have at once beside `tensor`. Times are the longest
+// that a function may take on a network where a message of b bytes takes alpha + beta b, an
+// addition gamma, and a rank sends one message at a time and receives one at a time
+// (lab::CostModel).
 #pragma once
 
 #include <array>
@@ -30,7 +34,8 @@ namespace lab07 {
 /// Up to so many elements, a chunk of task 2 is one message (section 6.4): 512 kB.
 inline constexpr int64_t kSegment = 1 << 17;
 
-/// Task 1 · Rank 0 receives the tensors of all others, one by one, and sends everybody the result.
+/// Task 1 · Rank 0 receives the tensors of all others, one by one in any order, and sends everybody
+/// the result.
 ///
 /// Rank 0 sends and receives n - 1 messages of S bytes, every other rank one. Scratch: S on rank 0.
 /// Time: (n - 1) (2 (alpha + beta S) + gamma E).
@@ -48,7 +53,7 @@ void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::Proce
 /// Time: (n - 1) (alpha + 4 beta C).
 void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group);
 
-/// Task 2 · Both of them.
+/// Task 2 · Both of them, one after the other, for tensors of any length.
 void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
 /// Task 3 · Recursive doubling, in steps of all S bytes. Let p be the largest power of two that is
@@ -58,14 +63,14 @@ void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGr
 /// result from there at the end. In between, ranks below p exchange what they have with rank
 /// r XOR 1, then r XOR 2, r XOR 4 ... below p, and combine.
 ///
-/// Scratch: S. Time: log2(p) (alpha + beta S + gamma E) and, if p < n,
+/// Scratch: S on ranks below p. Time: log2(p) (alpha + beta S + gamma E) and, if p < n,
 /// 2 (alpha + beta S) + gamma E more.
 void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
 /// Two groups of a rank, where the network within a host is faster than that between hosts.
 struct Hosts {
   lab::ProcessGroup inside;  // the ranks of its host, in the order of `world`
-  lab::ProcessGroup across;  // those ranks of all hosts that have its number in `inside`
+  lab::ProcessGroup across;  // its number in `inside` on all hosts, in their order
 };
 
 /// Task 4 · Ranks 0, 1 ... `ranks_per_host` - 1 of `world` share the first host, and so on.
@@ -86,7 +91,7 @@ inline constexpr size_t kAlgorithms = 4;
 
 struct Choice {
   std::array<double, kAlgorithms> seconds = {};  // predicted, in the order of Algorithm
-  Algorithm best = Algorithm::kRoot;             // the fastest; of equals the first
+  Algorithm best = Algorithm::kRoot;             // the fastest; of equal numbers the first
 };
 
 /// Task 5 · The predicted time of each all-reduce of `elements` on `ranks` ranks: the times above.

@@ -187,6 +187,8 @@ def main():
     for name in names:
         if name.startswith(SKIPPED) or pathlib.Path(name).suffix not in SUFFIXES | {""}:
             continue
+        if not (ROOT / name).exists():  # removed, but not committed yet
+            continue
         # A student's own words.
         if name in changed and (ROOT / name.replace("labs/", "solutions/", 1)).exists():
             if name.startswith("labs/") and not name.endswith(".md"):
