@@ -1,12 +1,12 @@
 // Reading schedules from text.
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "common/error.h"
 #include "common/io/files.h"
+#include "common/parse_number.h"
 #include "common/pipeline/schedule.h"
 #include "common/printable.h"
 
@@ -29,11 +29,7 @@ std::string quoted(std::string_view word) { return fmt::format("'{}'", printable
 
 // A whole number of at least 0 that fits into an int.
 std::optional<int> number(std::string_view digits) {
-  int value = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, value);
-  if (error != std::errc() || stop != end || digits.front() == '-') return std::nullopt;
-  return value;
+  return digits.starts_with('-') ? std::nullopt : parse_number<int>(digits);
 }
 
 std::optional<ActionKind> kind_of(char direction, char pass) {

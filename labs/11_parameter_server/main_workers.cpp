@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <sstream>
 
+#include "common/parse_number.h"
 #include "common/usage_error.h"
 #include "labs/11_parameter_server/parameter_server.h"
 
@@ -18,11 +18,10 @@ namespace {
 constexpr int64_t kMostWorkers = 64;
 
 double number(const std::string& option, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0) || value > 1e9)
+  const auto value = lab::parse_number<double>(text);
+  if (!value || !(*value >= 0) || *value > 1e9)
     throw UsageError(fmt::format("{}: '{}' is not a number from 0 on", option, text));
-  return value;
+  return *value;
 }
 
 struct Pair {

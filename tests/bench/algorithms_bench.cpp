@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "common/format.h"
 #include "common/run/launch/launcher.h"
-#include "common/run/metrics/progress.h"
 #include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "labs/07_allreduce/algorithms.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "common/format.h"
 #include "common/run/launch/job.h"
 #include "common/run/launch/launcher.h"
-#include "common/run/metrics/progress.h"
 #include "common/run/options/command_line.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/start_up.h"

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
+#include "common/format.h"
 #include "common/run/metrics/loss_plot.h"
 #include "common/run/metrics/progress.h"
 #include "tests/unit/file_size_limit.h"
@@ -108,6 +109,19 @@ TEST(Progress, DurationsAreShort) {
   EXPECT_EQ(format_duration(102), "1:42");
   EXPECT_EQ(format_duration(3 * 3600 + 5 * 60), "3:05:00");
   EXPECT_EQ(format_duration(-1), "0:00");
+}
+
+TEST(Format, BytesAndDurations) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(999), "999 B");
+  EXPECT_EQ(format_bytes(1500), "1.50 kB");
+  EXPECT_EQ(format_bytes(999'600), "1.00 MB");
+  EXPECT_EQ(format_bytes(34.21e6), "34.2 MB");
+  EXPECT_EQ(format_bytes(812.4e9), "812 GB");
+  EXPECT_EQ(duration_in_words(0.84), "0.8 s");
+  EXPECT_EQ(duration_in_words(59.7), "1 min 0 s");
+  EXPECT_EQ(duration_in_words(400), "6 min 40 s");
+  EXPECT_EQ(duration_in_words(3 * 3600 + 300), "3 h 5 min");
 }
 
 TEST(Progress, LineSaysStepLossSpeedAndTimeLeft) {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "common/run/report/html_text.h"
+#include "common/format.h"
 #include "common/run/timeline/network_report.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/example_report.h"
@@ -212,20 +212,6 @@ TEST(RunReport, OfALongRunStaysSmall) {
   EXPECT_TRUE(contains(html, "24 of 1004 samples."));
   EXPECT_TRUE(contains(html, "before the first step") && contains(html, "the last story"));
   EXPECT_TRUE(contains(html, "shortest spans are not drawn"));
-}
-
-TEST(HtmlText, NumbersAsPeopleReadThem) {
-  EXPECT_EQ(format_bytes(0), "0 B");
-  EXPECT_EQ(format_bytes(999), "999 B");
-  EXPECT_EQ(format_bytes(1500), "1.50 kB");
-  EXPECT_EQ(format_bytes(999'600), "1.00 MB");
-  EXPECT_EQ(format_bytes(34.21e6), "34.2 MB");
-  EXPECT_EQ(format_bytes(812.4e9), "812 GB");
-  EXPECT_EQ(duration_in_words(0.84), "0.8 s");
-  EXPECT_EQ(duration_in_words(59.7), "1 min 0 s");
-  EXPECT_EQ(duration_in_words(400), "6 min 40 s");
-  EXPECT_EQ(duration_in_words(3 * 3600 + 300), "3 h 5 min");
-  EXPECT_EQ(format_whole(1234567), "1,234,567");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/error.h"
-#include "common/format_count.h"
+#include "common/format.h"
 
 namespace lab {
 namespace {

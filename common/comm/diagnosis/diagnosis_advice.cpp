@@ -7,7 +7,7 @@
 
 #include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
-#include "common/format_count.h"
+#include "common/format.h"
 
 namespace lab {
 namespace {

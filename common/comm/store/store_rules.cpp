@@ -2,11 +2,11 @@
 #include "common/comm/store/store_rules.h"
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
 
 #include "common/comm/store/store.h"
 #include "common/error.h"
+#include "common/parse_number.h"
 #include "common/printable.h"
 
 namespace lab::store_rules {
@@ -27,17 +27,9 @@ void check_value(const std::string& key, const std::string& value) {
           kMaxStoreValue);
 }
 
-std::optional<int64_t> parse_number(std::string_view text) {
-  int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return number;
-}
-
 int64_t counter_after(const std::string& key, const std::optional<std::string>& text,
                       int64_t amount) {
-  const std::optional<int64_t> count = text ? parse_number(*text) : 0;
+  const std::optional<int64_t> count = text ? parse_number<int64_t>(*text) : 0;
   require(count.has_value(), "cannot add to the key {}: its value is not a number", quoted(key));
   int64_t sum = 0;
   require(!__builtin_add_overflow(*count, amount, &sum), "the counter {} has no room for {} more",

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace lab::store_rules {
 
@@ -17,9 +16,6 @@ void check_value(const std::string& key, const std::string& value);
 /// the text is not a number, or the sum too large.
 int64_t counter_after(const std::string& key, const std::optional<std::string>& text,
                       int64_t amount);
-
-/// The number that the whole text is, in decimal; empty if it is anything else.
-std::optional<int64_t> parse_number(std::string_view text);
 
 /// Now plus `timeout`, however large or negative that is.
 std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);

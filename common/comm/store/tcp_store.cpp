@@ -17,6 +17,7 @@
 #include "common/comm/store/tcp_store_protocol.h"
 #include "common/comm/store/tcp_store_socket.h"
 #include "common/error.h"
+#include "common/parse_number.h"
 
 namespace lab {
 namespace {
@@ -233,7 +234,7 @@ std::optional<std::string> TcpStore::try_get(const std::string& key) {
 int64_t TcpStore::add(const std::string& key, int64_t amount) {
   store_rules::check_key(key);
   const auto sum = impl_->ask({Kind::kAdd, 0, key, std::to_string(amount)});
-  const auto number = store_rules::parse_number(sum.value_or(""));
+  const auto number = parse_number<int64_t>(sum.value_or(""));
   require(number.has_value(), "the store at {} returns nonsense for a counter", impl_->place());
   return *number;
 }

@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "common/comm/store/store_rules.h"
 #include "common/error.h"
+#include "common/parse_number.h"
 
 namespace lab::tcp_store {
 
@@ -74,7 +74,7 @@ void Connection::answer(const Message& request, MemoryStore& values) {
       return reply(request, value ? Kind::kValue : Kind::kAbsent, value ? *std::move(value) : "");
     }
     case Kind::kAdd: {
-      const auto amount = store_rules::parse_number(request.value);
+      const auto amount = parse_number<int64_t>(request.value);
       require(amount.has_value(), "an amount that is not a number");
       try {
         return reply(request, Kind::kValue, std::to_string(values.add(request.key, *amount)));

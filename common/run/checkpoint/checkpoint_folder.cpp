@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "common/error.h"
 #include "common/io/files.h"
 #include "common/io/json_file.h"
+#include "common/parse_number.h"
 #include "common/printable.h"
 
 namespace lab {
@@ -28,11 +28,8 @@ constexpr const char* kChecksums = "checksums.json";
 std::optional<int64_t> step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  int64_t step = 0;
-  const char* last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), last, step);
-  if (error != std::errc() || end != last || step < 0) return std::nullopt;
-  return step;
+  const auto step = parse_number<int64_t>(std::string_view(name).substr(kPrefix.size()));
+  return step.value_or(-1) < 0 ? std::nullopt : step;
 }
 
 // "checkpoint-000200/model.safetensors", for messages.

@@ -10,8 +10,8 @@
 #include <cstdio>
 
 #include "common/comm/diagnosis/describe.h"
-#include "common/comm/store/store_rules.h"
 #include "common/error.h"
+#include "common/parse_number.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/own_address.h"
 
@@ -99,7 +99,7 @@ size_t Supervisor::first_failed() const {
     if (!server_) return 0;
     // For a rank that an exception has ended: its place in the order of failures.
     const auto number = server_->store().try_get(job_keys::failed(static_cast<int>(i)));
-    return static_cast<int>(store_rules::parse_number(number.value_or("")).value_or(0));
+    return static_cast<int>(parse_number<int64_t>(number.value_or("")).value_or(0));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/format.h"
 #include "common/io/terminal.h"
 
 namespace lab {
@@ -18,14 +19,6 @@ using std::chrono::duration;
 constexpr duration<double> kTerminalInterval(0.1);
 
 }  // namespace
-
-std::string format_duration(double seconds) {
-  const auto total = static_cast<int64_t>(std::lround(std::max(seconds, 0.0)));
-  const int64_t hours = total / 3600;
-  const int64_t minutes = total / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
-  return fmt::format("{}:{:02}", minutes, total % 60);
-}
 
 std::string format_progress(const StepRecord& record, int64_t total_steps, double seconds_left) {
   return fmt::format("step {}/{}  loss {:.3f}  {} tokens/s  ETA {}", record.step, total_steps,

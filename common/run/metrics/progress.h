@@ -7,13 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/format_count.h"
 #include "common/run/metrics/metrics.h"
 
 namespace lab {
-
-/// "0:07", "1:42", "3:05:00".
-std::string format_duration(double seconds);
 
 /// "step 120/800  loss 3.412  4,812 tokens/s  ETA 1:42".
 std::string format_progress(const StepRecord& record, int64_t total_steps, double seconds_left);

@@ -1,8 +1,7 @@
 // Variables of torchrun, mpirun and srun.
 #include "common/run/rendezvous/launcher_variables.h"
 
-#include <charconv>
-
+#include "common/parse_number.h"
 #include "common/usage_error.h"
 
 namespace lab {
@@ -34,9 +33,8 @@ std::string text_variable(const GetVariable& variable, const char* name) {
 std::optional<int64_t> integer_variable(const GetVariable& variable, const char* name) {
   const std::string text = text_variable(variable, name);
   if (text.empty()) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
+  const auto value = parse_number<int64_t>(text);
+  if (!value)
     throw UsageError(fmt::format("{}='{}' in the environment is not a whole number", name, text));
   return value;
 }

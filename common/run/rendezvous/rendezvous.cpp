@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "common/comm/diagnosis/describe.h"
-#include "common/comm/store/store_rules.h"
 #include "common/error.h"
+#include "common/parse_number.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
 
@@ -191,7 +191,7 @@ void wait_until_refusal_is_known(Store& store, const RankEnvironment& environmen
   int64_t present = 0;
   for (int rank = 0; rank < environment.world_size; ++rank)
     if (const auto count = store.try_get(job_keys::joined(rank)))
-      present += store_rules::parse_number(*count).value_or(0);
+      present += parse_number<int64_t>(*count).value_or(0);
   // Asks for a key that is never set: a wait that does not disturb other threads of the server.
   while (Clock::now() < deadline && store.add(job_keys::kRefusalSeen, 0) < present)
     get_within(store, "job/never", milliseconds(10));

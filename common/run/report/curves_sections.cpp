@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "common/run/report/html_text.h"
 #include "common/run/report/line_chart.h"
 #include "common/run/report/report_sections.h"
 

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
+#include "common/format.h"
 #include "common/io/markup.h"
 #include "common/run/metrics/loss_plot.h"
-#include "common/run/report/html_text.h"
 
 namespace lab {
 namespace {
@@ -38,7 +39,8 @@ Axes axes_of(const LineChart& chart) {
 }
 
 std::string tick_text(double value) {
-  return value >= 1000 ? format_whole(value) : fmt::format("{:g}", value);
+  return value >= 1000 ? format_count(std::llround(std::min(value, 1e15)))
+                       : fmt::format("{:g}", value);
 }
 
 // How the texts of the x axis are aligned: those at the ends must not extend beyond the chart.

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "common/format.h"
 #include "common/io/markup.h"
 #include "common/pipeline/drawing/drawing.h"
-#include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 
 namespace lab {
@@ -106,9 +106,9 @@ std::string links_section(const RunReport& report) {
       "<p class=\"about\">An all-reduce of B bytes among n ranks counts as a ring: 2(n−1)/n · B "
       "from each member to the next. An all-gather: (n−1) times the input, likewise. A broadcast: "
       "B from the root to each other.</p></div></div></section>\n",
-      format_bytes(static_cast<double>(sum.message_bytes)),
-      format_whole(static_cast<double>(sum.messages)), format_bytes(sum.collective_bytes),
-      is_matrix ? matrix(timeline, links, most) : list(links), is_matrix ? kMatrixLegend : "");
+      format_bytes(static_cast<double>(sum.message_bytes)), format_count(sum.messages),
+      format_bytes(sum.collective_bytes), is_matrix ? matrix(timeline, links, most) : list(links),
+      is_matrix ? kMatrixLegend : "");
 }
 
 }  // namespace lab

@@ -1,8 +1,8 @@
 // What the tensors of each rank took.
 #include <fmt/format.h>
 
+#include "common/format.h"
 #include "common/io/markup.h"
-#include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 
 namespace lab {

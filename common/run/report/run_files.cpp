@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/format_count.h"
+#include "common/format.h"
 #include "common/io/files.h"
 #include "common/run/checkpoint/checkpoint.h"
 #include "common/run/checkpoint/checkpoint_folder.h"

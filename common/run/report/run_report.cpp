@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/format.h"
 #include "common/io/markup.h"
-#include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 #include "common/run/report/report_style.h"
 
@@ -19,9 +19,7 @@ std::string tile(const char* name, const std::string& value, const std::string& 
                      value, small);
 }
 
-std::string step_in_words(int64_t step) {
-  return fmt::format("step {}", format_whole(static_cast<double>(step)));
-}
+std::string step_in_words(int64_t step) { return fmt::format("step {}", format_count(step)); }
 
 double median_speed(const std::vector<StepRecord>& metrics) {
   std::vector<double> speeds;
@@ -45,10 +43,10 @@ std::string tiles(const RunReport& report) {
     html += tile("validation loss", fmt::format("{:.3f}", *validated->val_loss),
                  step_in_words(validated->step));
   html += tile("training loss", fmt::format("{:.3f}", last.loss), step_in_words(last.step));
-  html += tile("speed", format_whole(std::round(median_speed(report.metrics))),
+  html += tile("speed", format_count(std::llround(std::min(median_speed(report.metrics), 1e15))),
                "tokens/s, median of the steps");
   html += tile("time", duration_in_words(last.seconds),
-               fmt::format("for {} steps", format_whole(static_cast<double>(last.step))));
+               fmt::format("for {} steps", format_count(last.step)));
   if (report.timing && report.timing->measured.rank_count() > 1)
     html += tile("idle", fmt::format("{:.0f} %", 100 * idle_share(report.timing->measured)),
                  fmt::format("of {} ranks' time, {}", report.timing->measured.rank_count(),

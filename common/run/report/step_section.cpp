@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <string>
 
+#include "common/format.h"
 #include "common/io/markup.h"
 #include "common/pipeline/drawing/drawing.h"
-#include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 #include "common/run/timeline/network_report.h"
 
@@ -75,8 +75,7 @@ std::string step_section(const RunReport& report) {
       "<section><h2>One step, as measured</h2>\n<p class=\"about\">Step {}, {} from its beginning "
       "to "
       "the end of its last span.{}{}{}</p>\n{}{}{}</section>\n",
-      format_whole(static_cast<double>(step.step)),
-      format_time(makespan(step.measured), step.measured.unit),
+      format_count(step.step), format_time(makespan(step.measured), step.measured.unit),
       has_network(step.measured) ? " The low row below what a rank did has the collectives that "
                                    "travelled meanwhile."
                                  : "",

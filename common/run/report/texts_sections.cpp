@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "common/format.h"
 #include "common/io/markup.h"
-#include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 
 namespace lab {
@@ -24,10 +24,9 @@ std::string cut(const std::string& text, size_t most) {
 }
 
 std::string story(const SampleText& sample) {
-  const std::string when =
-      sample.step == 0
-          ? "before the first step"
-          : fmt::format("after step {}", format_whole(static_cast<double>(sample.step)));
+  const std::string when = sample.step == 0
+                               ? "before the first step"
+                               : fmt::format("after step {}", format_count(sample.step));
   return fmt::format("<article class=\"story\"><h3>{}</h3><p>{}</p></article>\n", when,
                      cut(sample.text, kMaxLetters));
 }

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "common/format.h"
 #include "common/io/markup.h"
 #include "common/pipeline/drawing/drawing.h"
 #include "common/pipeline/standstill.h"
-#include "common/run/report/html_text.h"
 #include "common/run/report/report_sections.h"
 #include "common/run/timeline/network_report.h"
 
@@ -225,12 +225,11 @@ class Grid {
   }
 
   std::string left_out() const {
-    size_t number = 0;
-    for (const std::vector<bool>& rank : marks_)
-      number += static_cast<size_t>(std::ranges::count(rank, false));
+    int64_t number = 0;
+    for (const std::vector<bool>& rank : marks_) number += std::ranges::count(rank, false);
     if (number == 0) return "";
     return fmt::format("<p class=\"note\">The {} shortest spans are not drawn.</p>\n",
-                       format_whole(static_cast<double>(number)));
+                       format_count(number));
   }
 
   const MeasuredStep& step_;

@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <span>
 #include <sstream>
 
 #include "common/io/files.h"
 #include "common/model/split.h"
+#include "common/parse_number.h"
 #include "common/pipeline/validate.h"
 #include "common/usage_error.h"
 
@@ -19,9 +19,8 @@ std::vector<int64_t> parse_counts(const std::string& text) {
   std::vector<int64_t> counts;
   std::istringstream words(text + ",");
   for (std::string word; std::getline(words, word, ',');) {
-    int64_t count = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-    if (error != std::errc() || end != word.data() + word.size() || count < 1)
+    const int64_t count = parse_number<int64_t>(word).value_or(0);
+    if (count < 1)
       throw UsageError(fmt::format(
           "--split {}: it takes the layers of each stage, one at least, as in 2,2,2", text));
     counts.push_back(count);

@@ -6,6 +6,7 @@
 
 #include "common/comm/agreement.h"
 #include "common/error.h"
+#include "common/format.h"
 #include "common/io/files.h"
 #include "common/ops/precision.h"
 #include "common/run/checkpoint/checkpoint_folder.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/comm/diagnosis/describe.h"
-#include "common/comm/store/store_rules.h"
+#include "common/parse_number.h"
 #include "common/printable.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
@@ -73,8 +73,7 @@ const std::vector<RankSnapshot>& Judge::read() {
 void Judge::read(RankSnapshot& rank, Heard& heard) {
   const int number = rank.rank;
   // First its process: what it publishes just before its end must not be missed.
-  const auto reported =
-      store_rules::parse_number(store_.try_get(job_keys::ended(number)).value_or(""));
+  const auto reported = parse_number<int64_t>(store_.try_get(job_keys::ended(number)).value_or(""));
   const auto known = reported ? fate_of_ended(static_cast<int>(*reported)) : fate_of_(number);
   const auto text = store_.try_get(job_keys::snapshot(number));
   if (text && *text != heard.text) {

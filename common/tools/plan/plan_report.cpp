@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
-#include "common/format_count.h"
+#include "common/format.h"
 #include "common/tools/plan/search.h"
 
 namespace lab {

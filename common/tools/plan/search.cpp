@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "common/error.h"
-#include "common/format_count.h"
+#include "common/format.h"
 
 namespace lab {
 namespace {

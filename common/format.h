@@ -1,4 +1,4 @@
-// Texts and numbers formatted for the report.
+// Numbers as people read them.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,16 @@
 
 namespace lab {
 
+/// "4,812"; not for negative numbers.
+std::string format_count(int64_t value);
+
 /// "812 B", "1.50 kB", "34.2 MB": three digits, powers of ten.
 std::string format_bytes(double bytes);
 
+/// "0:07", "1:42", "3:05:00".
+std::string format_duration(double seconds);
+
 /// "0.8 s", "48 s", "6 min 40 s", "3 h 5 min".
 std::string duration_in_words(double seconds);
-
-/// "12,345"; for numbers of at least 0.
-std::string format_whole(double value);
 
 }  // namespace lab
