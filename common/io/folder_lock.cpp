@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "common/error.h"
 
@@ -13,6 +14,8 @@ namespace lab {
 
 FolderLock::FolderLock(const std::filesystem::path& folder)
     : path_(folder), folder_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  require(static_cast<bool>(folder_), "{}: cannot be opened: {}", folder.string(),
+          std::strerror(errno));
   if (flock(folder_.get(), LOCK_EX | LOCK_NB) == 0) return;
   require(errno != EWOULDBLOCK,
           "{}: another run is writing into this folder; wait for its end, or choose another --out",

@@ -9,8 +9,8 @@ namespace lab {
 
 /// Held as long as the object lives, and never longer than its process. It keeps out other
 /// processes that try to take it, on this machine and, if the file system supports it, on others;
-/// it leaves no file. Throws Error if another process holds it; does nothing where the file system
-/// has no locks.
+/// it leaves no file. Throws Error if another process holds it, or the folder cannot be read; does
+/// nothing where the file system has no locks.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

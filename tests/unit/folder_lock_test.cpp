@@ -21,6 +21,12 @@ TEST(FolderLock, TheSecondIsRefusedUntilTheFirstIsGone) {
   EXPECT_EQ(error_of([&] { FolderLock second(folder.path()); }), "");
 }
 
+TEST(FolderLock, WhatCannotBeOpenedIsNotLocked) {
+  const TempFolder folder;
+  const std::string error = error_of([&] { const FolderLock lock(folder.path() / "absent"); });
+  EXPECT_TRUE(contains(error, "absent: cannot be opened: No such file")) << error;
+}
+
 TEST(FolderLock, NoticesThatItsFolderIsGone) {
   const TempFolder folder;
   const auto run = folder.path() / "run";

@@ -20,6 +20,7 @@
 
 #include "common/comm/store/memory_store.h"
 #include "common/error.h"
+#include "tests/unit/error_of.h"
 
 namespace lab::gloo_transport_test {
 namespace {
@@ -201,6 +202,21 @@ TEST(GlooTransport, SaysWhichRankDoesNotCome) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "rank 1 has not connected within 0.05 s");
   }
+}
+
+TEST(GlooTransport, InAGroupOfAGroupARankHasItsNumberOfTheWorld) {
+  MemoryStore store;
+  const auto run = [&](int rank) {
+    const auto world = connect_gloo({.rank = rank, .size = 3, .timeout = 10s}, store);
+    if (rank == 0) return;
+    const auto group = world->connect({1, 2}, "group", 10s);
+    if (rank == 2) return;
+    const std::string error = error_of([&] { group->connect({0, 1}, "pair", 50ms); });
+    EXPECT_EQ(error, "rank 2 has not connected within 0.05 s");
+  };
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) ranks.emplace_back(run, rank);
+  for (std::thread& rank : ranks) rank.join();
 }
 
 /// Gloo takes 0 ms for no limit: with little time left, a rank would wait for a dead one forever.

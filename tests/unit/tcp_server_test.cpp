@@ -160,6 +160,19 @@ TEST(TcpServer, NothingIsLostOrCountedTwiceInAHundredSchedules) {
   }
 }
 
+TEST(TcpServer, AnErrorOfAHookEndsTheServerAndIsNoWorkersFault) {
+  Tickets tickets;
+  ServerHooks hooks = tickets.hooks();
+  hooks.push = [](const Push&) { fail("the disk is full"); };
+  auto server = std::make_unique<TcpServer>(options_of(), std::move(hooks));
+  const uint16_t port = server->port();
+  std::thread worker([&] { EXPECT_THROW(work(port, -1, 100, 1), Error); });
+  EXPECT_EQ(error_of([&] { run(*server); }), "the disk is full");
+  EXPECT_EQ(server->take_notes(), std::vector<std::string>{"worker 0 has joined"});
+  server.reset();
+  worker.join();
+}
+
 TEST(TcpServer, GarbageAndForeignWorkersDisturbNobody) {
   Tickets tickets{.items = 5};
   TcpServer server(options_of(), tickets.hooks());

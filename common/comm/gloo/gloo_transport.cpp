@@ -81,8 +81,11 @@ class GlooTransfer final : public Transfer {
 
 class GlooTransport final : public Transport {
  public:
-  GlooTransport(GlooDevice device, Store& store, Context context)
-      : device_(std::move(device)), store_(store), context_(std::move(context)) {}
+  GlooTransport(GlooDevice device, Store& store, Context context, std::vector<int> members)
+      : device_(std::move(device)),
+        store_(store),
+        context_(std::move(context)),
+        members_(std::move(members)) {}
 
   std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override {
     return guarded([&] {
@@ -167,7 +170,9 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      Milliseconds timeout) override {
     const auto self = std::ranges::find(ranks, context_->rank);
-    return connect(device_, store_, name, ranks,
+    std::vector<int> members;
+    for (const int rank : ranks) members.push_back(members_[static_cast<size_t>(rank)]);
+    return connect(device_, store_, name, members,
                    {.rank = static_cast<int>(self - ranks.begin()),
                     .size = static_cast<int>(ranks.size()),
                     .timeout = timeout});
@@ -175,14 +180,15 @@ class GlooTransport final : public Transport {
 
   /// Between two ranks, Gloo takes the first connection to a rank's port for that of the other: one
   /// from elsewhere, such as a port scanner's, spoils the group. Then all ranks connect again,
-  /// through other ports, and wait twice as long. `ranks`: the members, as the world numbers them.
+  /// through other ports, and wait twice as long. `members`: as the world numbers them.
   static std::unique_ptr<Transport> connect(GlooDevice device, Store& store,
-                                            const std::string& name, const std::vector<int>& ranks,
+                                            const std::string& name,
+                                            const std::vector<int>& members,
                                             const GlooOptions& options) {
     const auto deadline = Clock::now() + options.timeout;
     const auto tell_all = [&](const std::string& keys, const std::string& problem) {
       store.set(keys + std::to_string(options.rank), problem);
-      return first_problem(store, keys, ranks, deadline, options.timeout);
+      return first_problem(store, keys, members, deadline, options.timeout);
     };
     for (int attempt = 0;; ++attempt) {
       const std::string keys = fmt::format("gloo/{}/{}/", name, attempt);
@@ -201,7 +207,7 @@ class GlooTransport final : public Transport {
       // of them: a rank with little to do would close its end while a slower one still waits for
       // the connection.
       problem = tell_all(keys + "problem/", problem);
-      if (problem.empty()) return std::make_unique<GlooTransport>(device, store, context);
+      if (problem.empty()) return std::make_unique<GlooTransport>(device, store, context, members);
       if (attempt + 1 == kAttempts) throw Error(problem);
     }
   }
@@ -227,15 +233,15 @@ class GlooTransport final : public Transport {
 
   /// What the first rank that has a problem says of it, the same on every rank; "" if none has.
   static std::string first_problem(Store& store, const std::string& keys,
-                                   const std::vector<int>& ranks, Clock::time_point deadline,
+                                   const std::vector<int>& members, Clock::time_point deadline,
                                    Milliseconds timeout) {
     std::string first;
-    for (size_t i = 0; i < ranks.size(); ++i) {
+    for (size_t i = 0; i < members.size(); ++i) {
       try {
         const std::string theirs = store.get(keys + std::to_string(i), until(deadline));
         if (first.empty()) first = theirs;
       } catch (const StoreTimeout&) {
-        fail("rank {} has not connected within {:g} s", ranks[i],
+        fail("rank {} has not connected within {:g} s", members[i],
              static_cast<double>(timeout.count()) * 1e-3);
       }
     }
@@ -256,6 +262,7 @@ class GlooTransport final : public Transport {
   GlooDevice device_;  // its thread moves the data of all groups
   Store& store_;
   Context context_;
+  std::vector<int> members_;  // as the world numbers them
 };
 
 }  // namespace

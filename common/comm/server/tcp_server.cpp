@@ -64,14 +64,20 @@ struct TcpServer::Impl {
   }
 
   void wait_for_events() {
-    std::vector<pollfd> descriptors{{listener.get(), POLLIN, 0}};
+    // -1: poll leaves it out.
+    const int listening = Clock::now() < accept_again ? -1 : listener.get();
+    std::vector<pollfd> descriptors{{listening, POLLIN, 0}};
     for (const auto& c : connections)
       descriptors.push_back(
           {c->socket.get(), static_cast<short>(POLLIN | (c->out.empty() ? 0 : POLLOUT)), 0});
     if (poll(descriptors.data(), descriptors.size(), kTickMilliseconds) <= 0) return;
     if (descriptors[0].revents == 0) return;
     Socket socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket || connections.size() >= options.most_workers) return;
+    if (!socket) {  // no descriptors left, say: others may close some
+      accept_again = Clock::now() + std::chrono::milliseconds(kTickMilliseconds);
+      return;
+    }
+    if (connections.size() >= options.most_workers) return;
     tcp_store::prepare(socket);
     auto connection = std::make_unique<Connection>();
     connection->socket = std::move(socket);
@@ -96,8 +102,18 @@ struct TcpServer::Impl {
         return lose(c, fmt::format("no word for {:g} s", options.silent_s));
       send(c);
     } catch (const std::exception& error) {
+      if (hooks_failed) throw;
       lose(c, error.what());
     }
+  }
+
+  /// What the hooks answer. An error of theirs is not this connection's: it ends run().
+  template <typename Hooks>
+  std::vector<Serving::Answer> answers_of(const Hooks& hooks) {
+    hooks_failed = true;
+    std::vector<Serving::Answer> answers = hooks();
+    hooks_failed = false;
+    return answers;
   }
 
   void take(Connection& c, Frame& frame) {
@@ -114,7 +130,7 @@ struct TcpServer::Impl {
       require(frame.kind == Frame::Kind::kPull, "a frame that no worker sends");
       c.waits = true;
     }
-    answer(serving.on_request(c.worker, c.tag, request));
+    answer(answers_of([&] { return serving.on_request(c.worker, c.tag, request); }));
   }
 
   void greet(Connection& c, const Frame& frame) {
@@ -167,7 +183,7 @@ struct TcpServer::Impl {
       return;
     }
     if (!finished()) notes.push_back(fmt::format("worker {} is gone: {}", c.worker, why));
-    answer(serving.on_leave(c.worker));
+    answer(answers_of([&] { return serving.on_leave(c.worker); }));
   }
 
   static void send(Connection& c) {
@@ -211,6 +227,8 @@ struct TcpServer::Impl {
   std::vector<std::unique_ptr<Connection>> connections;
   int64_t next_tag = 0;
   std::vector<std::string> notes;
+  bool hooks_failed = false;
+  Clock::time_point accept_again = Clock::now();
 };
 
 TcpServer::TcpServer(Options options, ServerHooks hooks)

@@ -34,7 +34,7 @@ class TcpServer {
   /// Serves until the hooks have finished and all workers know it (at most `patience_s` later), or
   /// until `tick`, which is called some ten times a second, returns false. A connection that sends
   /// garbage, or whose worker computes something else, is closed with a line in `notes`. Afterwards
-  /// nobody listens any more.
+  /// nobody listens any more. Throws what a hook throws.
   void run(const std::function<bool()>& tick, double patience_s = 10);
 
   /// The workers that are connected now.
