@@ -23,8 +23,8 @@ using lab::grading::TrainingCase;
 namespace {
 
 /// Shapes that a buffer may be mistaken for: many with 12 tokens, rows of a single one, and batches
-/// in which nothing is predicted, between others; logits shaped as hidden states. Adam moves
-/// weights also where the gradient is 0.
+/// in which nothing is predicted, between others; one whose hidden states have 1 MiB; logits shaped
+/// as hidden states. Adam moves weights also where the gradient is 0.
 TrainingCase odd_shapes(TrainingCase c, uint64_t seed) {
   struct Shape {
     int64_t rows;
@@ -39,7 +39,7 @@ TrainingCase odd_shapes(TrainingCase c, uint64_t seed) {
   c.steps.clear();
   for (const auto [rows, length, predicts] :
        {Shape{2, 6}, Shape{3, 4}, Shape{1, 1}, Shape{4, 3, false}, Shape{2, 6}, Shape{12, 1},
-        Shape{1, c.model.context}, Shape{6, 2}}) {
+        Shape{1, c.model.context}, Shape{(1 << 18) / (3 * c.model.dim) + 1, 3}, Shape{6, 2}}) {
     std::vector<int64_t> lengths(static_cast<size_t>(rows), predicts ? length : 1);
     if (rows > 2) lengths[1] = 1;
     c.steps.push_back(
