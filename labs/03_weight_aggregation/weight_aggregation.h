@@ -20,8 +20,9 @@ namespace lab03 {
 
 /// Task 1a · How much this rank's weights count in the average.
 ///
-/// `examples`: how much this rank learns from, in a unit that is the same on all ranks; never
-///     negative, and not 0 on all of them.
+/// `examples`: how much this rank learns from, in a unit that is the same on all ranks, so it may
+/// be
+///     a fraction; never negative, and not 0 on all of them.
 /// Returns examples / (sum of the examples of all ranks), accurate to 1e-6 of it, by whatever
 /// messages of a few numbers. All ranks call it together.
 double share_of(double examples, lab::ProcessGroup& world);
@@ -29,11 +30,13 @@ double share_of(double examples, lab::ProcessGroup& world);
 /// Task 1b · Replaces the weights of every rank by their average over all ranks.
 ///
 /// `weights`: all weights of a model in one contiguous tensor, as `model.parameters()` returns
-///     them; of the same shape on every rank. Afterwards it holds on every rank the sum over all
-///     ranks r of share_r * weights_r, equal to the last bit on all ranks. The numbers change in
-///     place, in the model's memory: a Tensor is a handle to them, and so is every copy of it.
-/// `share`: this rank's; the shares of all ranks add up to 1.
-/// The weights travel in a single all_reduce, and nothing else does. All ranks call it together.
+///     them; of the same shape, whatever that is, on every rank. Afterwards it holds on every rank
+///     the sum over all ranks r of share_r * weights_r, equal to the last bit on all ranks. The
+///     numbers change in place, in the model's memory: a Tensor is a handle to them, and so is
+///     every copy of it.
+/// `share`: this rank's, not negative; the shares of all ranks add up to 1, but for rounding.
+/// The weights travel in a single all_reduce, and nothing else does; on one rank, and without
+/// weights, it may be left out. All ranks call it together.
 void average_weights(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 /// Task 2 · Whether weights are averaged after this step: true after steps k, 2k, 3k, ...
@@ -53,8 +56,9 @@ struct Aggregation {
 /// its own targets, its own gradients, its own update. If no average is due, nothing is sent and no
 /// rank waits for another, not even in a barrier. If one is due, the weights are averaged *after*
 /// the ranks' updates, all of them (`model.parameters()`) in one average, which is the only
-/// message. Each rank keeps its own optimizer state. `step`: number of this step, counted from 1;
-/// the same on all ranks. The first six arguments are lab01::train_step's. Ranks have different
+/// message. Each rank keeps its own optimizer state. What model.gradients() holds afterwards does
+/// not matter. `step`: number of this step, counted from 1, whatever the optimizer's count; the
+/// same on all ranks. The first six arguments are lab01::train_step's. Ranks have different
 /// microbatches, and may have different shares. Returns this rank's own loss, before the update.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const lab::LossFunction& loss,

@@ -26,8 +26,9 @@ namespace lab04 {
 /// the stage downstream. Each of these tensors is one message, and there are no others; C is
 /// stage.config().dim.
 /// `batch`: the same shape on every rank; only the first stage may use its tokens.
-/// Returns what this stage has computed. On the last one these are the logits [B, T, V]; they are
-/// not sent.
+/// Returns what this stage has computed, the numbers of one process with the whole model, also
+/// where there is padding. On the last stage these are the logits [B, T, V]; they are not sent.
+/// stage.gradients() stays as it is.
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline);
 
@@ -38,8 +39,8 @@ lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 /// input to the stage upstream. Each of these tensors is one message, and there are no others. The
 /// gradients of the stage's own weights are added to stage.gradients().
 /// `batch`: as for the forward pass; here only its shape matters.
-/// `logits_gradient` [B, T, V]: on the last stage, the gradient that the loss computed. Elsewhere
-/// an undefined tensor.
+/// `logits_gradient` [B, T, V]: on the last stage, the gradient that the loss computed; it may be
+///     overwritten. Elsewhere an undefined tensor.
 void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
               const lab::Tensor& logits_gradient, lab::ProcessGroup& pipeline);
 
@@ -58,15 +59,14 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 /// Task 4 · Clipping by the norm of the whole model's gradient.
 ///
 /// The norm is the root of the sum of squares over the gradients of all stages, each weight counted
-/// once. If it exceeds `max_norm`, all gradients of all stages are multiplied by max_norm / norm;
-/// otherwise not a bit of them changes.
-/// `max_norm`: positive. Otherwise, NaN included, all ranks throw lab::Error before any message.
-/// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
-/// in float the square of 1e20 is infinite, and that of 1e-25 is 0.
-/// Messages: one lab::sum_over (common/comm/agreement.h), 8 bytes from each rank; with one stage,
-/// none.
-/// Returns the norm before clipping, the same on every rank. If a gradient of any stage is infinite
-/// or NaN, the norm is not finite either, and what becomes of the gradients does not matter.
+/// once (only a single stage can have a tied head). If it exceeds `max_norm`, all gradients of all
+/// stages are multiplied by max_norm / norm; otherwise not a bit of them changes. `max_norm`:
+/// positive. Otherwise, NaN included, all ranks throw lab::Error before any message. Squares are
+/// added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage: in float the
+/// square of 1e20 is infinite, and that of 1e-25 is 0. Messages: one lab::sum_over
+/// (common/comm/agreement.h), 8 bytes from each rank; with one stage, none. Returns the norm before
+/// clipping, the same on every rank. If a gradient of any stage is infinite or NaN, the norm is not
+/// finite either, and what becomes of the gradients does not matter.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& pipeline);
 
 /// Lab 01's causal_lm_loss, as task 5 calls it: the sum of the cross-entropies of the batch,
@@ -79,9 +79,11 @@ using lab::LossFunction;
 /// step: forward, loss, backward, clipping, update. Gradients left over from before do not matter.
 /// `batch`: the same shape on every rank. The first stage reads its tokens, the last one its
 ///     targets, the others neither.
-/// `loss`: called once, on the last stage. On the others, backward gets an undefined tensor.
-/// `max_gradient_norm`: for clip_gradients, which all ranks call once. 0: do not clip, and send
-///     nothing for it.
+/// `loss`: called once, on the last stage, also where nothing is predicted: then with 0 as
+///     `total_targets`, and the update takes place all the same. On the others, backward gets an
+///     undefined tensor.
+/// `max_gradient_norm`: for clip_gradients, which all ranks call once, if it is positive. 0: do not
+///     clip, and send nothing for it.
 /// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and
 /// clipping travel.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::TokenBatch& batch,
