@@ -99,12 +99,14 @@ uint64_t last_operation(const FlightRecorder& recorder) {
 
 void note_operations(const FlightRecorder& recorder, uint64_t last_id, Parcel& result) {
   const RankSnapshot snapshot = recorder.snapshot();
+  const std::map<uint32_t, std::string> names = group_names(snapshot);
   for (const OpRecord& record : snapshot.pending)
-    require(!is_message(record.kind) && !is_collective(record.kind),
+    require((!is_message(record.kind) && !is_collective(record.kind)) ||
+                names.at(record.group) == kAbandoned,
             "{} was posted, and nobody has waited for it: keep the Work that {} returns, and call "
             "wait() before the function returns",
             posted_in_words(record), posting_verb(record));
-  set_operations(recorder.history(), last_id, group_names(snapshot), result);
+  set_operations(recorder.history(), last_id, names, result);
 }
 
 Parcel unfinished_operations(const RankSnapshot& snapshot, const std::vector<OpRecord>& history) {

@@ -38,7 +38,7 @@ Traffic traffic_of(const Parcel& result, OpKind kind);
 std::string in_words(const std::vector<Operation>& operations, size_t at = 0);
 
 /// For rank programs: what was posted after operation `last_id`. Throws Error if a message is
-/// pending: nobody has waited for it.
+/// pending, in another group than kAbandoned: nobody has waited for it.
 void note_operations(const FlightRecorder& recorder, uint64_t last_id, Parcel& result);
 uint64_t last_operation(const FlightRecorder& recorder);
 
@@ -49,5 +49,7 @@ inline constexpr const char* kUnfinishedCall = "unfinished";
 
 /// The group in which ranks meet between calls; its operations are not noted.
 inline constexpr const char* kBetweenCalls = "the test after this call";
+/// The group of messages that a scenario itself leaves behind.
+inline constexpr const char* kAbandoned = "a step that was abandoned";
 
 }  // namespace lab::grading

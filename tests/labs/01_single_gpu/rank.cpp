@@ -13,14 +13,15 @@
 #include "labs/01_single_gpu/single_gpu.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"
+#include "tests/grading/short_turns.h"
 #include "tests/grading/training_rank.h"
-#include "tests/labs/01_single_gpu/short_turns.h"
 #include "tests/labs/01_single_gpu/softmax.h"
 
 using lab::Tensor;
 using lab::grading::own;
 using lab::grading::Parcel;
 using lab::grading::record_event;
+using lab::grading::ShortTurns;
 
 namespace lab01 {
 namespace given_1a {

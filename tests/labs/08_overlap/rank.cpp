@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/todo.h"
 #include "tests/grading/implementation.h"
+#include "tests/grading/operations.h"
 #include "tests/grading/rank_main.h"
 #include "tests/grading/training_rank.h"
 #include "tests/labs/08_overlap/rank_correct.h"
@@ -251,12 +252,47 @@ class OtherModel {
   std::vector<double> values_;
 };
 
+/// A step that ended with an error after all of its buckets were posted. Rank 0 is so much faster
+/// that it begins the next step before the others have posted theirs.
+class Abandoned {
+ public:
+  Abandoned(const Parcel& input, ProcessGroup& world)
+      : world_(world.split(0, world.rank(), lab::grading::kAbandoned)), made_up_(input, world_) {}
+
+  void post() {
+    made_up_.leave();
+    begin(made_up_.reducer, 1000);
+    for (size_t p = made_up_.memory.size(); p-- > 0;) ready(made_up_.reducer, p);
+  }
+  /// Leaves in `reducer` what the step has left.
+  void hand_over(Reducer& reducer) {
+    Reducer& left = made_up_.reducer;
+    reducer.targets = left.targets;
+    reducer.total = left.total;
+    reducer.is_ready = left.is_ready;
+    reducer.missing = left.missing;
+    reducer.flat = std::move(left.flat);
+    reducer.works = std::move(left.works);
+    reducer.counting = std::move(left.counting);
+  }
+
+ private:
+  ProcessGroup world_;
+  MadeUp made_up_;
+};
+
 /// Tasks 2 and 3: steps with made-up gradients, whose computing takes made-up time.
 Parcel run_steps(const Parcel& input, ProcessGroup& world) {
   MadeUp made_up(input, world);
   Reducer& reducer = made_up.reducer;
   std::optional<OtherModel> other;
   if (input.has("two_models")) other.emplace(input, world);
+  std::optional<Abandoned> abandoned;
+  if (input.has("abandoned")) abandoned.emplace(input, world);
+  if (abandoned && world.rank() == 0) {
+    abandoned->post();
+    abandoned->hand_over(reducer);
+  }
   Parcel result;
   for (int s = 0; s < static_cast<int>(input.number("steps")); ++s) {
     const auto entry = [s](const char* name) { return fmt::format("{}.{}", name, s); };
@@ -281,6 +317,7 @@ Parcel run_steps(const Parcel& input, ProcessGroup& world) {
     std::vector<double> changed = made_up.changed(values, {});
     posts.push_back(posted);
     require_begun(reducer, targets);
+    if (abandoned && world.rank() > 0 && s == 0) abandoned->post();
     if (other) other->begin(targets, values);
     for (double number : order) {
       const auto p = static_cast<size_t>(number);

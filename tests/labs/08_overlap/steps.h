@@ -30,6 +30,7 @@ struct StepsCase {
   double beta = 1e-6;
   bool two_models = false;  // each rank takes steps of another model in between, for itself
   bool again = false;       // each call of `ready` is repeated
+  bool abandoned = false;   // messages of a step that ended with an error still travel
   std::vector<Step> steps = {};
 
   size_t bytes_of(size_t bucket) const;

@@ -122,6 +122,9 @@ void expect_posts(const StepsCase& c, const std::vector<Parcel>& ranks) {
 
 std::string explain_deadlock(const StepsCase& c, const std::vector<Parcel>& ranks,
                              const std::string& diagnosis) {
+  if (c.abandoned && sent_by(ranks[0]).empty())
+    return "begin waits for messages of a step that ended with an error: they may never arrive\n" +
+           diagnosis;
   size_t furthest = 0;  // message that any rank has posted
   for (const Parcel& rank : ranks) furthest = std::max(furthest, sent_by(rank).size());
   for (size_t r = 0; r < ranks.size(); ++r) {

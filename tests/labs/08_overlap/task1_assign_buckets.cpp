@@ -151,6 +151,9 @@ TEST(Task1, Drawn) {
     c.cap = unit * below(40);
     c.first_cap = unit * below(20);
     cases.push_back(c);
+    std::ranges::shuffle(c.sizes, random);
+    c.name += ", other sizes";
+    cases.push_back(c);
   }
   expect_buckets(cases);
 }

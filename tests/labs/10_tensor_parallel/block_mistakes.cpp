@@ -33,11 +33,15 @@ std::vector<Mistake> BlockMistakes::kept(const std::string& where, const std::st
                                           case_.model.head_dim(), case_.model.rope_theta);
     lab::rope(columns, angles, case_.length, first, lab::Rotation::kForward);
   };
+  const std::string kept_weights = where.substr(0, where.size() - 2) + kKeptWeights;
+  if (tensor == "gate_up")
+    return {{with([&](auto& kept) { kept.gate_up = before().kept[m].gate_up; }), kept_weights}};
   if (tensor == "middle")
     return {{whole_.outputs[m], where + "it is overwritten by the output; the backward pass needs "
                                         "what it held"}};
   if (tensor == "qkv")
-    return {{with([&](auto& kept) { kept.qkv = not_rotated().kept[m].qkv; }),
+    return {{with([&](auto& kept) { kept.qkv = before().kept[m].qkv; }), kept_weights},
+            {with([&](auto& kept) { kept.qkv = not_rotated().kept[m].qkv; }),
              where + "queries and keys are not rotated (rope)"},
             {with([&](auto& kept) {
                const Tensor mixed = not_rotated().kept[m].qkv;

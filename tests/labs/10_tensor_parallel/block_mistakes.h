@@ -29,6 +29,8 @@ class BlockMistakes {
     return numbers_of(lab::slice_of(parameter, whole, own_));
   }
   BlockResult of_this_rank() const { return compute(case_, block_, only_slice(values_, own_)); }
+  /// With the weights of the step before.
+  BlockResult before() const { return compute(case_, block_, initial_values(case_)); }
   BlockResult not_rotated() const { return compute(case_, block_, values_, /*rotates=*/false); }
   /// The output of attention over sequences that were taken for a single one.
   Tensor in_one_sequence(size_t m) const;

@@ -42,6 +42,14 @@ Numbers columns_of(const Tensor& matrix, const std::vector<int64_t>& widths,
 
 }  // namespace
 
+Values initial_values(const BlockCase& c) {
+  const lab::Weights weights(c.model, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1);
+  Values values;
+  for (const lab::Parameter& parameter : weights.named)
+    values[parameter.name] = parameter.value.clone();
+  return values;
+}
+
 Values draw_values(const BlockCase& c) {
   const lab::Weights weights(c.model, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1);
   Values values;
@@ -50,6 +58,7 @@ Values draw_values(const BlockCase& c) {
     const Tensor value = draw_tensor(parameter.value.shape(), 0.6, c.seed + 10 + values.size());
     if (value.dims() == 1)
       for (float& number : value.values()) number += 1.0F;
+    if (parameter.name.ends_with("gate_proj.weight")) lab::scale(value, c.gates);
     values[parameter.name] = value;
   }
   return values;

@@ -19,6 +19,7 @@ struct BlockCase {
   int64_t length = 4;
   size_t microbatches = 2;
   double leftover = 0;
+  float gates = 1;  // factor of gate_proj
   uint64_t seed = 1;
 
   int64_t rows() const { return batch * length; }
@@ -28,6 +29,7 @@ struct BlockCase {
 using Values = std::map<std::string, Tensor>;
 
 Values draw_values(const BlockCase& c);
+Values initial_values(const BlockCase& c);
 Tensor input_of(const BlockCase& c, size_t microbatch);
 Tensor gradient_of(const BlockCase& c, size_t microbatch);
 

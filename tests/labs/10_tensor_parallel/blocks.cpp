@@ -172,6 +172,7 @@ std::vector<BlockCase> draw_cases(int64_t n, uint64_t seed) {
        .batch = 3,
        .length = 2},
       {.name = "a single position", .model = model(n, n, 2, n), .length = 1},
+      {.name = "gates of hundreds", .model = model(n, n, 4, 3 * n), .gates = 300},
       {.name = "hundreds of positions", .model = model(n, n, 2, n), .batch = 65, .length = 8},
       {.name = "drawn",
        .model = model(2 * n, n, 2 + 2 * below(3), n * (1 + below(6))),

@@ -12,6 +12,7 @@
 #include "common/ops/ops.h"
 #include "common/optim/optimizer.h"
 #include "labs/10_tensor_parallel/passes.h"
+#include "tests/grading/short_turns.h"
 #include "tests/grading/training_rank.h"
 
 namespace lab10 {
@@ -106,13 +107,33 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
   // The layer's weights are those that the verdict has drawn, and gradients hold leftovers.
   lab::Weights weights(whole, {.first_layer = 0, .last_layer = 1}, lab::Device::kCpu, 1,
                        slice_of_rank(world));
+  const Tensor angles = lab::rope_table(whole.context, whole.head_dim(), whole.rope_theta);
+  const lab::LayerShape shape{config, batch, length};
+  const auto forward = [&](const Tensor& x, lab::LayerActivations& kept, const Tensor& output) {
+    if (mlp)
+      mlp_forward(shape, weights.layers[0], kept, output, world);
+    else
+      attention_forward(shape, weights.layers[0], angles, x, kept, world);
+  };
+  const auto backward = [&](const Tensor& x, lab::LayerActivations& kept, const Tensor& gradient) {
+    if (mlp)
+      mlp_backward(shape, weights.layers[0], kept, gradient, world);
+    else
+      attention_backward(shape, weights.layers[0], angles, x, kept, gradient, world);
+  };
+  // A step with the initial weights, which an optimizer then changes in their place.
+  {
+    const Tensor x = input.tensor("input.0").clone();
+    lab::LayerActivations kept = empty_activations(config, batch, length, mlp);
+    if (mlp) kept.middle.copy_from(x);
+    forward(x, kept, mlp ? Tensor::empty(x.shape()) : kept.middle);
+    backward(x, kept, input.tensor("gradient.0").clone());
+  }
   for (const lab::Parameter& parameter : weights.named) {
     parameter.value.copy_from(
         lab::slice_of(parameter.name, input.tensor(parameter.name), slice_of_rank(world)));
     parameter.gradient.fill(static_cast<float>(input.number("leftover")));
   }
-  const Tensor angles = lab::rope_table(whole.context, whole.head_dim(), whole.rope_theta);
-  const lab::LayerShape shape{config, batch, length};
 
   const int microbatches = int_of(input, "microbatches");
   const auto entry = [](const char* name, int microbatch) {
@@ -127,12 +148,8 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     const Tensor output = mlp ? Tensor::empty(x.shape()) : kept.back().middle;
     output.fill(kNothing);
     if (mlp) kept.back().middle.copy_from(x);
-    note_messages(world, result, entry("forward.sent", m), [&] {
-      if (mlp)
-        mlp_forward(shape, weights.layers[0], kept.back(), output, world);
-      else
-        attention_forward(shape, weights.layers[0], angles, x, kept.back(), world);
-    });
+    note_messages(world, result, entry("forward.sent", m),
+                  [&] { forward(x, kept.back(), output); });
     result.set(entry("output", m), output.clone());
     result.set(entry("input", m), x.clone());
     for (const auto& [name, tensor] : by_name(kept.back()))
@@ -144,12 +161,7 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     const Tensor gradient = input.tensor(entry("gradient", m)).clone();
     lab::LayerActivations own = moved(kept[static_cast<size_t>(m)], config, batch, length);
     const auto before = by_name(own);
-    note_messages(world, result, entry("backward.sent", m), [&] {
-      if (mlp)
-        mlp_backward(shape, weights.layers[0], own, gradient, world);
-      else
-        attention_backward(shape, weights.layers[0], angles, x, own, gradient, world);
-    });
+    note_messages(world, result, entry("backward.sent", m), [&] { backward(x, own, gradient); });
     result.set(entry("gradient", m), gradient);
     require_all(own, before);
     result.set_text(entry("backward.changes", m), mlp ? changed_by_mlp(own, x) : "");
@@ -161,6 +173,24 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
   return result;
 }
 
+namespace {
+
+/// The same gradient again and again, by threads that interrupt each other, until it differs from
+/// that before.
+void add_until_it_differs(const std::vector<int32_t>& tokens, const Tensor& dy,
+                          const lab::Weight& table, const lab::Range& vocabulary) {
+  constexpr int kMostRounds = 100;
+  const Tensor first = table.gradient.clone();
+  const lab::grading::ShortTurns turns;
+  for (int round = 0; round < kMostRounds && !lab::grading::ShortTurns::over(); ++round) {
+    table.gradient.fill(0.0F);
+    embed_backward(tokens, dy, table, vocabulary);
+    if (!std::ranges::equal(table.gradient.values(), first.values())) return;
+  }
+}
+
+}  // namespace
+
 Parcel run_embed(const Parcel& input, ProcessGroup& world) {
   const Tensor table = input.tensor("table");
   const lab::Range vocabulary = lab::range_of(table.size(0), slice_of_rank(world));
@@ -168,10 +198,17 @@ Parcel run_embed(const Parcel& input, ProcessGroup& world) {
   const lab::Weight weight{.value = table.rows(vocabulary.first, vocabulary.last).clone(),
                            .gradient = leftover.rows(vocabulary.first, vocabulary.last).clone(),
                            .rounded = {}};
-  const std::vector<int32_t> tokens = input.batch("tokens").tokens;
+  std::vector<int32_t> tokens = input.batch("tokens").tokens;
   const Tensor y = Tensor::empty({static_cast<int64_t>(tokens.size()), table.size(1)});
-  y.fill(kNothing);
   const Tensor dy = input.tensor("dy").clone();
+  // A step with the tokens in the opposite order, in the same memory.
+  std::ranges::reverse(tokens);
+  embed_forward(tokens, weight, vocabulary, y, world);
+  embed_backward(tokens, dy, weight, vocabulary);
+  std::ranges::reverse(tokens);
+  weight.gradient.copy_from(leftover.rows(vocabulary.first, vocabulary.last));
+  dy.copy_from(input.tensor("dy"));
+  y.fill(kNothing);
   Parcel result;
   note_messages(world, result, "forward.sent",
                 [&] { embed_forward(tokens, weight, vocabulary, y, world); });
@@ -181,6 +218,7 @@ Parcel run_embed(const Parcel& input, ProcessGroup& world) {
                   Tensor::empty({static_cast<int64_t>(others.size()), table.size(1)}), world);
   note_messages(world, result, "backward.sent",
                 [&] { embed_backward(tokens, dy, weight, vocabulary); });
+  if (input.number("by_threads") != 0) add_until_it_differs(tokens, dy, weight, vocabulary);
   result.set("y", y);
   result.set("gradient", weight.gradient);
   result.set("dy", dy);

@@ -10,6 +10,9 @@
 
 namespace lab10 {
 
+/// In the step before the one that counts, a linear layer's weights are so many times as large.
+inline constexpr float kWeightsBefore = -3.0F;
+
 int int_of(const lab::grading::Parcel& input, const std::string& entry);
 lab::LlamaConfig config_of(const lab::grading::Parcel& input);
 
@@ -17,7 +20,8 @@ lab::LlamaConfig config_of(const lab::grading::Parcel& input);
 void note_messages(const lab::ProcessGroup& world, lab::grading::Parcel& result,
                    const std::string& entry, const std::function<void()>& body);
 
-/// Tasks 3 and 4: two microbatches in flight through one block, forward and backward.
+/// Tasks 3 and 4: two microbatches in flight through one block, forward and backward, after a step
+/// with the layer's initial weights in the same memory.
 lab::grading::Parcel run_block(const lab::grading::Parcel& input, lab::ProcessGroup& world);
 /// Task 5.
 lab::grading::Parcel run_embed(const lab::grading::Parcel& input, lab::ProcessGroup& world);

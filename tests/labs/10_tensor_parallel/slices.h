@@ -15,6 +15,10 @@
 
 namespace lab10 {
 
+inline const std::string kKeptWeights =
+    ": computed with the weights of an earlier call: an optimizer changes them in their place, so "
+    "keep nothing between calls";
+
 using lab::Tensor;
 using lab::grading::draw_tensor;
 using lab::grading::Mistake;
@@ -49,19 +53,20 @@ inline void expect_tensor(const std::string& what, const Tensor& got, const Numb
                           const Judged& judged = {}) {
   const double size = std::max(lab::grading::largest_magnitude(right), judged.least);
   const int64_t width = std::max<int64_t>(got.size(-1), 1);
-  lab::grading::expect(numbers_of(got),
-                       {.what = what,
-                        .values = right,
-                        .tolerance = {4e-7 * std::sqrt(judged.terms) * size + 2e-6 * size},
-                        .name =
-                            [width](size_t i) {
-                              const auto w = static_cast<size_t>(width);
-                              return fmt::format("row {}, column {}", i / w, i % w);
-                            },
-                        .mistakes = mistakes,
-                        .if_not_finite = what + " has numbers that nobody has computed: a tensor "
-                                                "was read before it was filled",
-                        .unexplained = judged.unexplained});
+  lab::grading::expect(
+      numbers_of(got),
+      {.what = what,
+       .values = right,
+       .tolerance = {4e-7 * std::sqrt(judged.terms) * size + 2e-6 * size},
+       .name =
+           [width](size_t i) {
+             const auto w = static_cast<size_t>(width);
+             return fmt::format("row {}, column {}", i / w, i % w);
+           },
+       .mistakes = mistakes,
+       .if_not_finite = what + " has numbers that nobody has computed: a tensor was read "
+                               "before it was filled, or exp overflowed",
+       .unexplained = judged.unexplained});
 }
 
 /// What is wrong with the messages of `function`, which calls one all_reduce of so many numbers, or

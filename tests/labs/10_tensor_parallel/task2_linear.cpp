@@ -1,6 +1,7 @@
 // Task 2: linear layers whose output, or whose input, is divided.
 #include <gtest/gtest.h>
 
+#include "tests/labs/10_tensor_parallel/rank_scenarios.h"
 #include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10::task2 {
@@ -122,11 +123,16 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
     const Numbers dx_own = product(dy, w).values;
     expect_tensor(what(forward, "y"), ranks[r].tensor("y"), c.column ? y_own : y_sum,
                   [&]() -> std::vector<Mistake> {
+                    const Mistake of_before{
+                        plus(Numbers(y_own.size(), 0.0), c.column ? y_own : y_sum, kWeightsBefore),
+                        forward + kKeptWeights};
                     if (c.column)
-                      return {{plus(Numbers(y_own.size(), 777.0), y_own),
+                      return {of_before,
+                              {plus(Numbers(y_own.size(), 777.0), y_own),
                                forward + " adds to what y held: it overwrites y"}};
                     Numbers all_left(y_sum.size(), times * 777.0);
                     return {
+                        of_before,
                         {y_own, forward + ": only this rank's summand: y is the sum over all "
                                           "ranks (sum_over_ranks)"},
                         {plus(all_left, y_sum), forward + " adds to what y held: it overwrites y"}};
@@ -137,8 +143,11 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
         what(backward, "dx"), ranks[r].tensor("dx"), c.column ? dx_sum : dx_own,
         [&]() -> std::vector<Mistake> {
           const double left = c.column ? times * 777.0 : 777.0;  // added before the sum
-          std::vector<Mistake> all{{plus(Numbers(dx_own.size(), left), c.column ? dx_sum : dx_own),
-                                    backward + " adds to what dx held: it overwrites dx"}};
+          std::vector<Mistake> all{
+              {plus(Numbers(dx_own.size(), left), c.column ? dx_sum : dx_own),
+               backward + " adds to what dx held: it overwrites dx"},
+              {plus(Numbers(dx_own.size(), 0.0), c.column ? dx_sum : dx_own, kWeightsBefore),
+               backward + kKeptWeights}};
           if (c.column) {
             all.push_back({dx_own, backward + ": dx is only what has passed through this rank's "
                                               "slice: the gradient of a copy is the sum over the "
@@ -190,6 +199,7 @@ void expect_linear(size_t n, uint64_t seed, JobOptions options) {
     cases.push_back({column, 7, 5 * width, 2 * width, -1.25});
     cases.push_back({column, 3, 2 * width, 3 * width, 0});  // the same shapes, other numbers
     cases.push_back({column, 3, 2 * width, 3 * width, 0, true});
+    cases.push_back({column, 131, width, 2 * width, 0});  // what is done in blocks leaves a rest
     // Vocabularies need not be divisible.
     if (column) cases.push_back({column, 4, 3, 2 * width + 1, 0});
   }
