@@ -44,7 +44,7 @@ std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_b
 struct Reducer {
   lab::ProcessGroup& world;
   std::vector<lab::Tensor> gradients;  // of all parameters, contiguous; their means come back here
-  std::vector<Bucket> buckets;         // every parameter is in one of them; the same on all ranks
+  std::vector<Bucket> buckets;  // every parameter is in one, none is empty; the same on all ranks
 
   // Of the step under way, set by `begin`:
   int64_t targets = 0;     // of this rank
@@ -78,8 +78,9 @@ void ready(Reducer& reducer, size_t parameter);
 /// Task 3 · The end of a step: waits for all buckets and for the number of targets, and writes into
 /// `reducer.gradients`, in place, the mean over the targets of all ranks; 0 if no rank has any.
 /// Nothing is sent.
-/// Throws lab::Error with the number of the parameter, before it waits for anything, if a gradient
-/// has not become ready: its bucket was never posted, so all ranks would wait for it forever.
+/// Throws lab::Error with the number of a parameter, before it waits for anything, if its gradient
+/// has not become ready, whether this rank has targets or not: its bucket was never posted, so all
+/// ranks would wait for it forever.
 void finish(Reducer& reducer);
 
 /// What lab 01's causal_lm_loss looks like to task 4.
@@ -90,14 +91,15 @@ using lab::LossFunction;
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
 /// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
-/// by `model.when_gradient_ready`, which is empty again when the step returns. A rank without a
-/// microbatch has gradients that are 0 from the beginning: it calls `ready` for all parameters,
-/// from the last to the first. `begin` comes before the first forward pass, so that the number of
-/// targets has all the time there is, and `finish` after the last backward pass.
-/// `reducer.gradients` are those of `model`, in the order of named_parameters().
-/// Everything else as in lab 02: the loss is a mean over this rank's targets, clipping
-/// (`max_gradient_norm`; 0: none) comes when the gradients are the means over all ranks, and every
-/// rank updates its own weights.
+/// by `model.when_gradient_ready`, which is empty again when the step returns. Passes are run also
+/// where nothing is predicted. A rank without a microbatch has gradients that are 0 from the
+/// beginning: it calls `ready` for all parameters, from the last to the first. `begin` comes before
+/// the first forward pass, so that the number of targets has all the time there is, and `finish`
+/// after the last backward pass.
+/// `reducer.gradients` are those of `model`, in the order of named_parameters(). Everything else as
+/// in lab 02: the loss is a mean over this rank's targets, clipping (`max_gradient_norm`; 0: none)
+/// comes when the gradients are the means over all ranks, and every rank updates its own weights,
+/// also in a step without any target: then with gradients of 0.
 /// Returns the mean cross-entropy over this rank's own targets; 0 if it has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
@@ -121,13 +123,14 @@ struct Network {
 /// `ready_at`: when each parameter's gradient is ready, in seconds from the beginning of the
 /// backward pass, the same on all ranks. The backward pass ends when the last one is.
 /// Buckets travel one after the other; each starts when it has been posted (task 2) and the one
-/// before it has arrived. The number of targets is left out. 0 without buckets.
+/// before it has arrived. The number of targets is left out. The buckets hold every
+/// parameter, or there are none: then nothing is exposed.
 double exposed_seconds(std::span<const int64_t> sizes, std::span<const double> ready_at,
                        std::span<const Bucket> buckets, const Network& network);
 
 /// Task 5 · The capacity among `caps` (in bytes, in any order, at least one) whose buckets leave
-/// the least exposed; the first bucket has the same. Of several that leave equally little, the
-/// largest: fewer messages.
+/// the least exposed; the first bucket has the same. Of several that leave equally little, to the
+/// last bit, the largest: fewer messages.
 int64_t choose_cap(std::span<const int64_t> sizes, std::span<const double> ready_at,
                    std::span<const int64_t> caps, const Network& network);
 

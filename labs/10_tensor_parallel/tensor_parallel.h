@@ -3,9 +3,10 @@
 // All ranks of the group `ranks` hold the same hidden states and read the same tokens. Each has a
 // slice of every matrix: rank r of n has block r of n equal ones (of the vocabulary, whose blocks
 // may differ by one, a lab::Range). All ranks call these functions together, and take part in every
-// message. A group of one rank sends nothing. Functions keep nothing between calls, and several
-// microbatches may be in flight. What a function is not said to change, it only reads. Tensors are
-// contiguous.
+// message; those of tasks 1 and 2 are one all_reduce of `x`, `y` or `dx` where numbers are summed.
+// A group of one rank sends nothing. Functions keep nothing between calls, and several microbatches
+// may be in flight. What a function is not said to change, it only reads. Arguments are contiguous
+// and do not overlap.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -67,7 +68,7 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// which every rank has; their gradients are the same on all ranks, and complete.
 /// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
 /// be kept elsewhere. All its tensors have the right shapes; those of this block are filled.
-/// A backward pass may overwrite what its block has filled, but not replace the tensors, which
+/// A backward pass may overwrite what its block has filled. No pass replaces the tensors, which
 /// serve one microbatch after the other; the MLP's functions leave alone what attention has filled.
 /// Messages: one all_reduce of N*C numbers in each of these functions.
 
@@ -105,7 +106,7 @@ void embed_forward(std::span<const int32_t> tokens, const lab::Weight& table,
 void embed_backward(std::span<const int32_t> tokens, const lab::Tensor& dy,
                     const lab::Weight& table, const lab::Range& vocabulary);
 
-/// Task 5 · Lab 01's causal_lm_loss, without any rank ever holding a whole row of logits.
+/// Task 5 · Lab 01's causal_lm_loss, where no rank of several ever holds a whole row of logits.
 ///
 /// `logits` [B, T, V/n]: this rank's columns, of the tokens of `vocabulary`; on return their
 /// gradient. Targets, padding, `total_targets` and the accuracy (1e-5, also near 10,000) are as in
@@ -143,16 +144,17 @@ struct Mesh {
 /// Ranks that talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
 /// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
 /// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks; also if one of
-/// the three is 0.
+/// the three is 0. None is negative.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
 ///
-/// Its norm counts every weight once. Matrices are divided; norms (tensors of one dimension) are on
-/// every rank of a stage, with the same gradient. `stage.slice()` says which slice this rank holds.
-/// If the norm exceeds `max_norm`, all gradients of this rank are scaled by max_norm / norm.
-/// `max_norm` is positive; infinite, it clips nothing. Returns the norm before, the same bits on
-/// every rank, accurate to 1e-6 of it. One message of one number, whether it clips or not.
+/// Its norm counts every weight once (a tied head exists on a single stage only). Matrices are
+/// divided; norms (tensors of one dimension) are on every rank of a stage, with the same gradient.
+/// `stage.slice()` says which slice this rank holds. If the norm exceeds `max_norm`, all gradients
+/// of this rank are scaled by max_norm / norm. `max_norm` is positive; infinite, it clips nothing.
+/// Returns the norm before, the same bits on every rank, accurate to 1e-6 of it. One message of one
+/// number, whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10
