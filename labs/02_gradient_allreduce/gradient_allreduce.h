@@ -22,7 +22,7 @@ namespace lab02 {
 /// Task 1 · All ranks start from the same weights: those of rank 0.
 ///
 /// Afterwards `model` has the weights of rank 0's model on every rank, bit for bit, by whatever
-/// messages. Gradients need not be sent.
+/// messages. Gradients need not be sent; what they hold afterwards does not matter.
 void broadcast_parameters(lab::LlamaStage& model, lab::ProcessGroup& world);
 
 /// Task 2 · What a rank reads in an epoch.
@@ -78,7 +78,7 @@ using lab::LossFunction;
 /// Afterwards the weights are those of one process that takes one step on the microbatches of all
 /// ranks. They are the same on every rank, bit for bit, if they were so before. Only gradients and
 /// the number of targets travel, in at most two all_reduces: each rank updates its own weights, and
-/// the optimizer's state needs no message.
+/// the optimizer's state needs no message. What model.gradients() holds afterwards does not matter.
 /// Returns the mean cross-entropy over this rank's own targets, in nats, before the update; 0 if it
 /// has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
@@ -88,8 +88,8 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 /// Task 5 · The loss for the log: the mean over the targets of all ranks.
 ///
 /// `loss`: the mean over this rank's `targets`, as train_step returns it.
-/// Returns the same on every rank; 0 if no rank has a target. It sends a number or two, and the
-/// program calls it only every n steps.
+/// Returns the same on every rank, bit for bit; 0 if no rank has a target. It sends a number or two
+/// of each rank, and the program calls it only every n steps.
 double average_loss(double loss, int64_t targets, lab::ProcessGroup& world);
 
 }  // namespace lab02

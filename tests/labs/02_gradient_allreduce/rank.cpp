@@ -72,9 +72,14 @@ namespace {
 Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   lab::LlamaStage model(lab::grading::model_of(input), lab::grading::span_of(input),
                         lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
-  for (const lab::Parameter& parameter : model.named_parameters())
-    for (float& weight : parameter.value.values())
-      weight += 0.01F * static_cast<float>(world.rank() + 1);
+  const bool alike = input.number("alike") != 0;
+  for (const lab::Parameter& parameter : model.named_parameters()) {
+    const std::span<float> weights = parameter.value.values();
+    if (alike)
+      std::ranges::rotate(weights, weights.begin() + world.rank() % std::ssize(weights));
+    else
+      for (float& weight : weights) weight += 0.01F * static_cast<float>(world.rank() + 1);
+  }
   Parcel result;
   std::string names;
   std::vector<double> sizes;

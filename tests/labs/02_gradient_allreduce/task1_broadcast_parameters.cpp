@@ -86,12 +86,16 @@ void expect_weights_of_rank_0(int ranks, const lab::grading::JobOptions& options
       lab::grading::draw_cases({.replicas = ranks}, lab::grading::scenario_seed() + 100);
   cases.back().model.vocab_size = 2003;
   cases.back().name = "a larger model";
+  cases.push_back(cases[0]);
+  cases.back().name = "replicas whose sums and norms are equal";
   std::vector<Call> calls;
   for (size_t k = 0; k < cases.size(); ++k) {
     Call call{.scenario = "broadcast", .inputs = {}, .name = cases[k].name};
     for (int r = 0; r < ranks; ++r) {
       call.inputs.push_back(cases[k].input(r));
-      call.inputs.back().set("seed", static_cast<double>(60 + 10 * k) + r);
+      const bool alike = k + 1 == cases.size();
+      call.inputs.back().set("alike", alike ? 1 : 0);
+      call.inputs.back().set("seed", static_cast<double>(60 + 10 * k) + (alike ? 0 : r));
     }
     calls.push_back(call);
   }
