@@ -51,16 +51,16 @@ struct Mesh {
 /// the same order, and gets the group of the ranks that passed the same color. A name for each
 /// group ("pipeline 1", "replicas of stage 2") makes diagnoses easier to read.
 /// Throws lab::Error, before any message, unless the world has dp * pp ranks; also if one of the
-/// two is 0.
+/// two is 0. Neither is negative.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 
 /// Task 3 · The shard that a rank reads in an epoch; lab::Sampler takes batches from it.
 ///
 /// `order`: all sequences of the epoch, shuffled; the same on every rank. They are dealt out to the
-/// `dp` pipelines by the rules of lab 02's shard: disjoint, equally long, complete except for a
-/// remainder, in the epoch's order. All stages of a pipeline read the same sequences: the first
-/// stage needs the tokens, the last one the targets. Pipeline d gets the positions d, d+dp,
-/// d+2dp, ...; as in lab 02, other shards by these rules pass as well.
+/// `dp` pipelines by the rules of lab 02's shard: disjoint, equally long, complete except for the
+/// last order.size() % dp sequences of `order`, in the epoch's order. All stages of a pipeline read
+/// the same sequences: the first stage needs the tokens, the last one the targets. Pipeline d gets
+/// the positions d, d+dp, d+2dp, ...; as in lab 02, other shards by these rules pass as well.
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp);
 
 /// Task 4 · How many targets a step has, in all pipelines together.
@@ -82,8 +82,9 @@ using lab::LossFunction;
 ///     one; lab05::run_actions runs each wave on the next m. Throws lab::Error, before anything
 ///     else happens, if they are not whole waves or there are none. As in lab 05 the first stage
 ///     reads their tokens, the last one their targets, the others neither.
-/// `loss`: as in lab 05; called on last stages only. It divides by the number it is given: all
-///     targets of the step.
+/// `loss`: as in lab 05; called on last stages only, also for microbatches without targets. It
+///     divides by the number it is given: all targets of the step. If there are none, gradients and
+///     losses are 0.
 ///
 /// On return stage.gradients() holds, on every rank, its stage's gradients, summed over the
 /// microbatches of all pipelines; the same on all replicas of the stage, bit for bit. Gradients
@@ -105,7 +106,8 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 /// `max_gradient_norm`: of the whole model's gradient, averaged over all targets. Call
 ///     lab04::clip_gradients(stage, max_gradient_norm, group) on all ranks, with the group whose
 ///     ranks hold the whole model exactly once. 0: do not clip, and send nothing for it.
-/// Returns what compute_gradients returns.
+/// A step without any target is an update like any other. What stage.gradients() holds afterwards
+/// does not matter. Returns what compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh);
