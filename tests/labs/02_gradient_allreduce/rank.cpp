@@ -76,7 +76,8 @@ Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   for (const lab::Parameter& parameter : model.named_parameters()) {
     const std::span<float> weights = parameter.value.values();
     if (alike)
-      std::ranges::rotate(weights, weights.begin() + world.rank() % std::ssize(weights));
+      std::rotate(weights.begin(), weights.begin() + world.rank() % std::ssize(weights),
+                  weights.end());
     else
       for (float& weight : weights) weight += 0.01F * static_cast<float>(world.rank() + 1);
   }
