@@ -5,7 +5,6 @@
 
 #include <limits>
 
-#include "common/format.h"
 #include "common/run/timeline/network_report.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/example_report.h"

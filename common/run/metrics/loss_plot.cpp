@@ -2,6 +2,7 @@
 #include "common/run/metrics/loss_plot.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/error.h"
 #include "common/io/markup.h"
@@ -95,7 +96,8 @@ std::string legend(bool validation) {
 std::vector<double> round_ticks(double high, int count) {
   const double distance = tick_distance(high, count);
   std::vector<double> ticks;
-  for (int k = 0; k * distance <= high * (1 + 1e-6); ++k) ticks.push_back(k * distance);
+  for (int k = 0; k <= count && k * distance <= high * (1 + 1e-6); ++k)
+    ticks.push_back(k * distance);
   return ticks;
 }
 
@@ -111,8 +113,8 @@ std::string loss_plot_svg(std::span<const StepRecord> records, const std::string
 
   Scale scale;
   if (!training.empty()) scale.last_step = std::max(scale.last_step, training.back().x);
-  for (const Curve& curve : {raw, validation})
-    for (const CurvePoint& point : curve)
+  for (const Curve* curve : {&raw, &std::as_const(validation)})
+    for (const CurvePoint& point : *curve)
       scale.highest_loss = std::max(scale.highest_loss, point.y);
   scale.highest_loss *= 1.04;
 

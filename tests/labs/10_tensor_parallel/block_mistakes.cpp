@@ -33,7 +33,7 @@ std::vector<Mistake> BlockMistakes::kept(const std::string& where, const std::st
                                           case_.model.head_dim(), case_.model.rope_theta);
     lab::rope(columns, angles, case_.length, first, lab::Rotation::kForward);
   };
-  const std::string kept_weights = where.substr(0, where.size() - 2) + kKeptWeights;
+  const std::string kept_weights = where + kKeptWeights;
   if (tensor == "gate_up")
     return {{with([&](auto& kept) { kept.gate_up = before().kept[m].gate_up; }), kept_weights}};
   if (tensor == "middle")

@@ -16,7 +16,7 @@
 namespace lab10 {
 
 inline const std::string kKeptWeights =
-    ": computed with the weights of an earlier call: an optimizer changes them in their place, so "
+    "computed with the weights of an earlier call: an optimizer changes them in their place, so "
     "keep nothing between calls";
 
 using lab::Tensor;

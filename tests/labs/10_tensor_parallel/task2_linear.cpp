@@ -125,7 +125,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
                   [&]() -> std::vector<Mistake> {
                     const Mistake of_before{
                         plus(Numbers(y_own.size(), 0.0), c.column ? y_own : y_sum, kWeightsBefore),
-                        forward + kKeptWeights};
+                        forward + ": " + kKeptWeights};
                     if (c.column)
                       return {of_before,
                               {plus(Numbers(y_own.size(), 777.0), y_own),
@@ -147,7 +147,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
               {plus(Numbers(dx_own.size(), left), c.column ? dx_sum : dx_own),
                backward + " adds to what dx held: it overwrites dx"},
               {plus(Numbers(dx_own.size(), 0.0), c.column ? dx_sum : dx_own, kWeightsBefore),
-               backward + kKeptWeights}};
+               backward + ": " + kKeptWeights}};
           if (c.column) {
             all.push_back({dx_own, backward + ": dx is only what has passed through this rank's "
                                               "slice: the gradient of a copy is the sum over the "
