@@ -7,8 +7,6 @@
 namespace lab::test {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // of gradients, through two exponentials
-
 /// Queries, keys and values (or their gradients) side by side in one matrix, as the model keeps
 /// them.
 struct Projections {
@@ -30,8 +28,11 @@ struct Projections {
   Tensor q, k, v;
 };
 
-OpCase attention_case(const AttentionShape& s, const Placement& place, float size = 2.0F,
-                      double tolerance = kTolerance) {
+}  // namespace
+
+// The tolerance is that of gradients, through two exponentials.
+OpCase attention_case(const AttentionShape& s, const Placement& place, float size,
+                      double tolerance) {
   const auto run = [=](Device device) {
     const int64_t rows = s.batch * s.queries;
     const Projections in(device, s, place, 1);
@@ -53,8 +54,6 @@ OpCase attention_case(const AttentionShape& s, const Placement& place, float siz
                       s.heads, s.kv_heads, s.head_dim, static_cast<int>(size), place.name),
           run, tolerance};
 }
-
-}  // namespace
 
 std::vector<OpCase> attention_cases() {
   std::vector<OpCase> cases;

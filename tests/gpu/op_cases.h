@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/ops/ops.h"
 #include "common/tensor/accelerator.h"
 #include "common/tensor/tensor.h"
 #include "tests/unit/numeric.h"
@@ -63,5 +64,9 @@ struct Placement {
 inline std::vector<Placement> placements() {
   return {{"dense", 0, 0}, {"aligned_gaps", 4, 8}, {"odd_gaps", 1, 2}};
 }
+
+/// Attention, forward and (with as many keys as queries) backward, of inputs of that size.
+OpCase attention_case(const AttentionShape& shape, const Placement& place, float size = 2.0F,
+                      double tolerance = 1e-5);
 
 }  // namespace lab::test

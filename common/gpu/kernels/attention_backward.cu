@@ -28,11 +28,11 @@ struct Arguments {
 /// With 2, some kernels would not have enough registers.
 constexpr int kUnroll = 1;
 
-/// Rows of the tiles that stay, and of those that are loaded in turn. Wide heads get fewer, to fit
-/// into the 64 KiB of shared memory that every GPU has.
-template <int kHeadDim>
+/// Rows of the tiles that stay, and of those that are loaded in turn. Wide heads get half as many,
+/// to fit into the 64 KiB of shared memory that every GPU has.
+template <int kHeadDim, int kRows>
 struct Tiles {
-  static constexpr int kStay = kHeadDim <= 64 ? 64 : 32;
+  static constexpr int kStay = kHeadDim <= 64 ? kRows : kRows / 2;
   static constexpr int kPass = kHeadDim <= 64 ? 32 : 16;
   static constexpr int kI = kStay / kTileY;
   static constexpr int kJ = kPass / kTileX;
@@ -45,9 +45,9 @@ struct Tiles {
 };
 
 /// A block's tiles in shared memory: two that stay, two that are loaded in turn, and the weights.
-template <int kHeadDim>
+template <int kHeadDim, int kRows>
 struct SharedTiles {
-  using Size = Tiles<kHeadDim>;
+  using Size = Tiles<kHeadDim, kRows>;
   float* stay_a = dynamic_shared<float>();
   float* stay_b = stay_a + Size::kStay * Size::kPitch;
   float* pass_a = stay_b + Size::kStay * Size::kPitch;
@@ -62,10 +62,10 @@ __device__ float probability(float score, float factor, float logsumexp2, bool s
 
 /// Rows of the products are keys, columns are queries. Queries beyond the last one are rows of
 /// zeros in their tiles, and their delta is 0: they add nothing.
-template <int kHeadDim>
+template <int kHeadDim, int kRows>
 __global__ void __launch_bounds__(kTileThreads) attention_dk_dv_kernel(Arguments a) {
-  using Size = Tiles<kHeadDim>;
-  const SharedTiles<kHeadDim> tiles;
+  using Size = Tiles<kHeadDim, kRows>;
+  const SharedTiles<kHeadDim, kRows> tiles;
   const AttentionShape& s = a.shape;
   const int64_t kv_heads = s.batch * s.kv_heads;
   const int64_t first_key = blockIdx.x / kv_heads * Size::kStay;  // those with most queries first
@@ -126,10 +126,10 @@ __global__ void __launch_bounds__(kTileThreads) attention_dk_dv_kernel(Arguments
 }
 
 /// Rows of the products are queries, columns are keys.
-template <int kHeadDim>
+template <int kHeadDim, int kRows>
 __global__ void __launch_bounds__(kTileThreads) attention_dq_kernel(Arguments a) {
-  using Size = Tiles<kHeadDim>;
-  const SharedTiles<kHeadDim> tiles;
+  using Size = Tiles<kHeadDim, kRows>;
+  const SharedTiles<kHeadDim, kRows> tiles;
   const AttentionShape& s = a.shape;
   const int64_t heads = s.batch * s.heads;
   const int64_t last_tile = (s.queries - 1) / Size::kStay;
@@ -198,14 +198,18 @@ void attention_backward(const Context& context, const AttentionShape& shape, con
   const Arguments arguments{shape, dy, q, k, v, logsumexp, delta.data(), dq, dk, dv, packs};
   launch(attention_delta_kernel<float>, row_grid(rows), row_block(), context.stream(), shape, dy, y,
          delta.data());
-  with_head_dim(shape.head_dim, [&]<int kHeadDim>() {
-    using Size = Tiles<kHeadDim>;
-    const int64_t tiles = (shape.queries + Size::kStay - 1) / Size::kStay;
-    const DynamicShared shared{Size::shared_bytes()};
-    launch(attention_dk_dv_kernel<kHeadDim>, blocks_for(tiles * shape.batch * shape.kv_heads, 1),
-           kTileThreads, context.stream(), shared, arguments);
-    launch(attention_dq_kernel<kHeadDim>, blocks_for(tiles * shape.batch * shape.heads, 1),
-           kTileThreads, context.stream(), shared, arguments);
+  const auto start = [&]<int kHeadDim, int kRows>(void (*kernel)(Arguments), int64_t heads) {
+    using Size = Tiles<kHeadDim, kRows>;
+    launch(kernel, blocks_for(blocks_for(shape.queries, Size::kStay) * heads, 1), kTileThreads,
+           context.stream(), DynamicShared{Size::shared_bytes()}, arguments);
+  };
+  const int64_t kv_heads = shape.batch * shape.kv_heads;
+  with_block_rows(context, shape.queries, kv_heads, shape.head_dim, [&]<int kHeadDim, int kRows>() {
+    start.template operator()<kHeadDim, kRows>(attention_dk_dv_kernel<kHeadDim, kRows>, kv_heads);
+  });
+  const int64_t heads = shape.batch * shape.heads;
+  with_block_rows(context, shape.queries, heads, shape.head_dim, [&]<int kHeadDim, int kRows>() {
+    start.template operator()<kHeadDim, kRows>(attention_dq_kernel<kHeadDim, kRows>, heads);
   });
 }
 

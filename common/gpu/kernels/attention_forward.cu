@@ -1,11 +1,12 @@
 // Causal attention, forward, without the matrix of all scores (Dao et al., 2022).
 //
-// One block per 64 queries of a head. It goes through the keys, 32 at a time, and keeps for each
-// query the largest score so far (m), the sum of e^(score - m) (l) and the sum of e^(score - m) v
-// (out). When a tile brings a larger score, m grows and l and out are scaled down to match: the
-// "online softmax" (Milakov and Gimelshein, 2018). At the end y = out / l, and logsumexp = m + ln l
-// is all that the backward pass needs to compute any probability again. Keys after the block's last
-// query are never read. Blocks with the most keys start first.
+// One block per 64 queries of a head, or per 32 where there would be too few blocks. It goes
+// through the keys, 32 at a time, and keeps for each query the largest score so far (m), the sum of
+// e^(score - m) (l) and the sum of e^(score - m) v (out). When a tile brings a larger score, m
+// grows and l and out are scaled down to match: the "online softmax" (Milakov and Gimelshein,
+// 2018). At the end y = out / l, and logsumexp = m + ln l is all that the backward pass needs to
+// compute any probability again. Keys after the block's last query are never read. Blocks with the
+// most keys start first.
 //
 // Scores are kept times log2(e) / sqrt(D), so that exponentials are powers of two.
 #include <cmath>
@@ -16,9 +17,7 @@
 namespace lab::cuda {
 namespace {
 
-constexpr int kQueries = 64;
 constexpr int kKeys = 32;
-constexpr int kI = kQueries / kTileY;
 constexpr int kJ = kKeys / kTileX;
 
 struct Arguments {
@@ -28,9 +27,9 @@ struct Arguments {
   bool packs;
 };
 
-template <int kHeadDim>
-constexpr size_t shared_floats() {
-  return (kQueries + kKeys) * (kHeadDim + kPad) + kQueries * (kKeys + kPad);
+template <int kHeadDim, int kQueries>
+constexpr size_t shared_bytes() {
+  return ((kQueries + kKeys) * (kHeadDim + kPad) + kQueries * (kKeys + kPad)) * sizeof(float);
 }
 
 /// Largest (or sum) over the 8 threads that share a row.
@@ -49,6 +48,7 @@ __device__ float row_sum(float value) {
 
 /// Scales the scores; those of keys that a query must not see become minus infinity. `visible`: how
 /// many keys from the tile's first on the thread's first row sees.
+template <int kI>
 __device__ void scale_and_mask(float (&scores)[kI][kJ], float factor, int64_t visible) {
   const bool all_visible = visible - tile_y() >= kKeys;  // in the block's first row, so in all
 #pragma unroll
@@ -61,7 +61,7 @@ __device__ void scale_and_mask(float (&scores)[kI][kJ], float factor, int64_t vi
 }
 
 /// Scores become e^(score - m); m, l and out are brought up to date.
-template <int kN>
+template <int kI, int kN>
 __device__ void soften(float (&scores)[kI][kJ], float (&m)[kI], float (&l)[kI],
                        float (&out)[kI][kN]) {
 #pragma unroll
@@ -84,8 +84,9 @@ __device__ void soften(float (&scores)[kI][kJ], float (&m)[kI], float (&l)[kI],
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, int kQueries>
 __global__ void __launch_bounds__(kTileThreads) attention_forward_kernel(Arguments a) {
+  constexpr int kI = kQueries / kTileY;
   float* q_tile = dynamic_shared<float>();
   float* kv_tile = q_tile + kQueries * (kHeadDim + kPad);  // keys, then values
   float* weights = kv_tile + kKeys * (kHeadDim + kPad);
@@ -144,10 +145,11 @@ void attention_forward(const Context& context, const AttentionShape& shape, cons
                        const Matrix& k, const Matrix& v, const Matrix& y, float* logsumexp) {
   const bool packs = packs_fit_all(q, k, v, y) && shape.head_dim % kWidest == 0;
   const Arguments arguments{shape, q, k, v, y, logsumexp, packs};
-  const int64_t blocks = shape.batch * shape.heads * ((shape.queries + kQueries - 1) / kQueries);
-  with_head_dim(shape.head_dim, [&]<int kHeadDim>() {
-    launch(attention_forward_kernel<kHeadDim>, blocks_for(blocks, 1), kTileThreads,
-           context.stream(), DynamicShared{shared_floats<kHeadDim>() * sizeof(float)}, arguments);
+  const int64_t heads = shape.batch * shape.heads;
+  with_block_rows(context, shape.queries, heads, shape.head_dim, [&]<int kHeadDim, int kQueries>() {
+    launch(attention_forward_kernel<kHeadDim, kQueries>,
+           blocks_for(blocks_for(shape.queries, kQueries) * heads, 1), kTileThreads,
+           context.stream(), DynamicShared{shared_bytes<kHeadDim, kQueries>()}, arguments);
   });
 }
 

@@ -153,11 +153,11 @@ __device__ void store_rows(const float (&sum)[kHeadDim / kQuarter][kNumbers],
 }
 
 /// Calls run.operator()<kHeadDim, kWarps>() for `heads` heads of `rows` rows each, divided among
-/// blocks of 4 warps (64 rows); or of 2, if there would be so few blocks that half the GPU is idle.
+/// blocks of 4 warps (64 rows), or of 2 if those would be too few.
 template <typename Run>
 void with_block_size(const Context& context, int64_t rows, int64_t heads, int64_t head_dim,
                      const Run& run) {
-  const bool small = blocks_for(rows, 4 * kBlock) * heads < 2 * context.multiprocessors();
+  const bool small = too_few(context, blocks_for(rows, 4 * kBlock) * heads);
   with_head_dim(head_dim, [&]<int kHeadDim>() {
     if (small)
       run.template operator()<kHeadDim, 2>();

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "common/error.h"
+#include "common/gpu/cuda/context.h"
 #include "common/gpu/kernels/matrix.h"
 #include "common/gpu/kernels/row_warps.h"
 #include "common/ops/ops.h"
@@ -73,6 +74,11 @@ void with_head_dim(int64_t head_dim, const Run& run) {
   else
     fail("attention on the GPU takes heads of at most 128 elements, not {}: use more heads",
          head_dim);
+}
+
+/// Whether so few blocks leave much of the GPU idle, so that there should be more and smaller ones.
+inline bool too_few(const Context& context, int64_t blocks) {
+  return blocks < 2 * context.multiprocessors();
 }
 
 }  // namespace lab::cuda
