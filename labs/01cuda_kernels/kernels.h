@@ -22,29 +22,32 @@ inline constexpr int kThreads = 128;
 /// Task C1 · RMSNorm.
 ///     inverse_rms[n] = 1 / sqrt(mean over c of x[n, c]² + epsilon)
 ///     y[n, c] = x[n, c] * inverse_rms[n] * weight[c]
-/// The threads of a block share the work of a row: in a row of 4,096 no thread reads more than
-/// 1,024 numbers. The starter's launch has one block per row, which adds it up per thread, then
-/// within each warp by shuffles, then over the warps through shared memory. Accepted error of each
-/// result: 1e-5 of it. Without a column there is nothing to write.
+/// The threads of a block share the work of a row: in rows of 4,096 columns and more, no thread
+/// reads more numbers than a quarter of the columns, those of `weight` included. The starter's
+/// launch has one block per row, which adds it up per thread, then within each warp by shuffles,
+/// then over the warps through shared memory; other ways are allowed. Accepted error of each
+/// result: 1e-5 of it. The sum of a row's squares is less than the largest float. Without a column
+/// there is nothing to write, also no inverse_rms.
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels);
 
 /// Task C2 · Softmax, cross-entropy and its gradient, one block per row; reads each row from memory
-/// at most twice. The threads divide the work as in C1.
+/// at most twice, and the target's score once more if it likes. The threads divide the work as in
+/// C1.
 /// `logits` [rows, vocab]: the scores of a position; on return their gradient,
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
-/// 0. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not scaled. Results are finite
-/// if the scores of a row differ by no more than the largest float. Accepted errors in rows of up
-/// to 10,000 scores, and ten times as much in longer ones: of a loss, 1e-5 (relative; below 1:
-/// absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7). `scale` is not negative.
-/// Without a score there is nothing to write.
+/// 0, whatever the scores are. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not
+/// scaled. Results are finite if the scores of a row differ by no more than the largest float.
+/// Accepted errors in rows of up to 10,000 scores, and ten times as much in longer ones: of a loss,
+/// 1e-5 (relative; below 1: absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7).
+/// `scale` is not negative. Without a score there is nothing to write.
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 
 /// Task C3 · The Adam update of lab01::adam_update in one pass over memory: each of the four arrays
-/// is read once, and three are written once. One thread per element, in a grid-stride loop: in long
-/// arrays no thread updates more than a thousandth.
+/// is read once, and three are written once. A grid-stride loop, with few elements per thread: in
+/// arrays of 100,000 elements and more, no thread updates more than a thousandth.
 void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  float* parameters, const float* gradients, float* first_moment,
                  float* second_moment, int64_t count);

@@ -24,9 +24,12 @@ using lab::grading::to_doubles;
 
 struct Options {
   std::string lesson = {};  // told if numbers are wrong and no known mistake explains them
-  int fence = 0;            // how many numbers before and after each array nobody may touch
-  int block_step = 1;       // of the blocks of a grid, only every block_step-th runs
+  int fence = 0;       // how many numbers before and after each array nobody may touch: see kFences
+  int block_step = 1;  // of the blocks of a grid, only every block_step-th runs
 };
+
+/// With these, each array in turn is the only one that begins at a multiple of 16 bytes.
+inline constexpr int kFences[] = {600, 601, 602, 603};
 
 /// One call, and how to judge its numbers.
 struct KernelCall {

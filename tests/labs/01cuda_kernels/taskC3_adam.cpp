@@ -224,9 +224,10 @@ TEST(TaskC3, ConstantsComeFromTheConfiguration) {
   constexpr std::array<float, 4> kConstants[] = {
       {0.9F, 0.999F, 0.2F, 0.01F},  {0.9F, 0.999F, 1e-3F, 0.01F}, {0.9F, 0.999F, 1e-8F, 0.01F},
       {0.5F, 0.75F, 1e-8F, 0.003F}, {0.8F, 0.75F, 1e-5F, 0.5F},   {0.8F, 0.99F, 1e-8F, 1e-4F},
-      {0.0F, 0.9F, 1e-8F, 0.01F},   {0.95F, 0.5F, 1e-8F, 0.01F}};
+      {0.0F, 0.9F, 1e-8F, 0.01F},   {0.95F, 0.5F, 1e-8F, 0.01F},  {0.0F, 0.0F, 1e-5F, 0.01F},
+      {0.9F, 0.999F, 1e-8F, 0.0F},  {0.95F, 0.99999F, 1e-8F, 1},  {0.9F, 0.999999F, 1e-8F, 1e-5F}};
   std::vector<Update> updates;
-  for (int64_t step : {1, 2, 2, 300})
+  for (int64_t step : {1, 2, 2, 300, 20'000, 400'000})
     for (const auto& constants : kConstants)
       updates.push_back(draw_update(43, step, 10 * updates.size(), constants));
   judge(updates);
@@ -240,13 +241,14 @@ TEST(TaskC3, ArraysOfAnyLength) {
 }
 
 TEST(TaskC3, MoreElementsThanThreads) {
-  judge({draw_update(140'001, 3, 0), draw_update(300'007, 2, 10), draw_update(200, 3, 20),
+  // A short one first, and lengths just above and just below a multiple of what a grid can hold.
+  judge({draw_update(200, 3, 20), draw_update(140'001, 3, 0), draw_update(3 * (1 << 17) - 1, 2, 10),
          draw_update((1 << 20) + 5, 3, 30)});
 }
 
 TEST(TaskC3, NothingElseIsTouched) {
-  judge({draw_update(300, 2, 0), draw_update(1, 2, 0), draw_update(129, 2, 0)},
-        {.fence = 601});  // so that arrays begin at no multiple of 16 bytes
+  for (const int fence : kFences)
+    judge({draw_update(300, 2, 0), draw_update(1, 2, 0), draw_update(129, 2, 0)}, {.fence = fence});
 }
 
 }  // namespace
