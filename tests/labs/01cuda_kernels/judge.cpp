@@ -46,6 +46,9 @@ constexpr const char* kLessons[][3] = {
      "of the row must compare their index with its length, too; and -1 is not an index"},
     {"", "never written",
      "a kernel reads where there is nothing: with 0 rows, no block may access any"},
+    {"", "which do not begin at a multiple",
+     "several numbers are accessed at once, and their address is no multiple of their size: the "
+     "arrays are aligned as floats are and no more, each in its own way"},
     {"", "memory of the host",
      "a kernel accesses memory of the host: a GPU sees only its own memory"},
     {"", "", "the emulation stopped the kernel"},
