@@ -63,7 +63,8 @@ using lab::LossFunction;
 ///
 /// Afterwards the weights are those of one step on all sequences at once: every target counts the
 /// same, even if microbatches have different numbers of targets. Gradients left over from before
-/// have no effect.
+/// have no effect. The backward pass of a microbatch comes before the forward pass of the next one,
+/// so that the activations of only one are in memory.
 /// `loss`: causal_lm_loss, passed in; call it once per microbatch, and not your own by name.
 /// `max_gradient_norm`: clip the accumulated gradient to this norm with lab::clip_gradients; 0: do
 ///     not clip.

@@ -133,10 +133,12 @@ TokenBatch decoy(const TokenBatch& batch, int64_t vocab, uint64_t seed) {
   return draw_tokens(lengths, batch.length, vocab, seed);
 }
 
-/// The first token of a row is no target: the last stage must not need it.
-TokenBatch only_targets(TokenBatch batch) {
-  for (int64_t b = 0; b < batch.batch; ++b)
-    batch.tokens[static_cast<size_t>(b * batch.length)] = kPadding;
+/// The first token of a row is no target: the last stage does not need it, and gets another one.
+TokenBatch only_targets(TokenBatch batch, int64_t vocab) {
+  for (int64_t b = 0; b < batch.batch; ++b) {
+    int32_t& first = batch.tokens[static_cast<size_t>(b * batch.length)];
+    if (first != kPadding) first = (first + 1) % static_cast<int32_t>(vocab);
+  }
   return batch;
 }
 
@@ -175,7 +177,7 @@ Parcel TrainingCase::input(int rank) const {
       const TokenBatch& batch = microbatches[k];
       parcel.set(fmt::format("microbatch.{}.{}", step, k),
                  own.embeds     ? batch
-                 : own.has_head ? only_targets(batch)
+                 : own.has_head ? only_targets(batch, model.vocab_size)
                                 : decoy(batch, model.vocab_size, seed + step + k));
     }
   }

@@ -24,7 +24,7 @@ struct TrainingCase {
   float learning_rate = 0.05F;
   bool warms_up = false;  // the learning rate grows from 0 in the first step
   double max_norm = 0;
-  float leftover = 0;      // in every gradient before the first step
+  float leftover = 0;      // in every gradient before a step; 0: what the step before has left
   double loss_factor = 1;  // of the loss that the steps are given, and of its gradient
   /// [step][replica][microbatch]
   std::vector<std::vector<std::vector<TokenBatch>>> steps = {};

@@ -151,7 +151,7 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
       const size_t replica = rank / static_cast<size_t>(training.stages());
       const int stage = static_cast<int>(rank) % training.stages();
       Numbers before;
-      if (step == 0)
+      if (step == 0 || training.leftover != 0)
         before =
             Numbers(oracle.of_stage(weights[replica], stage).size(), double{training.leftover});
       else

@@ -129,8 +129,7 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
                    static_cast<uint64_t>(input.number("seed")));
   RecordingOptimizer optimizer(
       reference_optimizer(input.text("optimizer"), stage.parameters().numel()));
-  if (const auto leftover = static_cast<float>(input.number("leftover")); leftover != 0)
-    fill_gradients(stage, leftover);
+  const auto leftover = static_cast<float>(input.number("leftover"));
   Parcel result;
   result.set("start", packed(stage, stage.parameters()));
   for (int step = 0; step < static_cast<int>(input.number("steps")); ++step) {
@@ -138,6 +137,7 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
     std::vector<TokenBatch> microbatches;
     for (int k = 0; k < static_cast<int>(input.number(entry("microbatches"))); ++k)
       microbatches.push_back(input.batch(fmt::format("microbatch.{}.{}", step, k)));
+    if (leftover != 0) fill_gradients(stage, leftover);
     const int64_t number = step_log().number + 1;
     step_log() = {.number = number, .loss_factor = input.number("loss_factor")};
     const LossFunction loss = [number](const Tensor& logits, const TokenBatch& batch,

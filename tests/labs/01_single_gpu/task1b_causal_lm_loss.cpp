@@ -251,13 +251,15 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
                  case_of("improbable targets", {8, 5, 7}, 8, 7, 2, 15, 300),
                  case_of("more than 2^32 targets in the step", {6, 4}, 6, 9, 5'000'000'000, 16),
                  case_of("padded rows after all that", {7, 4, 1, 2}, 7, 11, 0, 17),
-                 case_of("a large vocabulary", {9, 5, 7}, 9, 32'003, 40, 18)});
+                 case_of("a large vocabulary", {9, 5, 7}, 9, 32'003, 40, 18),
+                 case_of("one of more than 2^16 tokens", {4, 2}, 4, 128'256, 0, 22),
+                 case_of("a row without a token before others", {5, 0, 6, 0, 3}, 6, 9, 0, 23),
+                 case_of("a divisor of 1, for a plain sum", {6, 4, 5}, 6, 9, -11, 24)});
 }
 
 /// A score above that of the right token, the same everywhere: the cross-entropy of each target.
-Case many_alike(const std::string& name, float above) {
-  const int64_t rows = 64;
-  const int64_t length = 1024;
+Case many_alike(const std::string& name, float above, int64_t rows = 64) {
+  const int64_t length = (1 << 16) / rows;
   Case c = case_of(name, std::vector<int64_t>(rows, length), length, 2, rows, 19);
   for (int64_t i = 0; i < c.positions(); ++i)
     for (int32_t v = 0; v < 2; ++v)
@@ -274,7 +276,10 @@ TEST(Task1b, ThreadsAddUpWithoutLoss) {
 }
 
 /// A sum in float would round each of them the same way.
-TEST(Task1b, ManyTargetsAddUp) { expect_losses({many_alike("65,472 equal losses", 4.3F)}); }
+TEST(Task1b, ManyTargetsAddUp) {
+  expect_losses({many_alike("65,472 equal losses", 4.3F),
+                 many_alike("32,767 equal losses in a row", 4.3F, 2)});
+}
 
 }  // namespace
 }  // namespace lab01::task1b

@@ -27,15 +27,22 @@ using lab::grading::Weighing;
 /// "forward loss backward ... update".
 void expect_order(const std::string& events) {
   std::istringstream words(events);
+  int forward = 0;
   int losses = 0;
   int backward = 0;
   for (std::string word; words >> word;) {
+    forward += word == "forward";
     losses += word == "loss";
     backward += word == "backward";
     if (backward > losses)
       stop(
           "backward is called before loss has put its gradient in the logits' place: it takes the "
           "scores for gradients\nin this step: " +
+          events);
+    if (forward > backward + 1)
+      stop(
+          "the forward pass of a microbatch begins before the backward pass of the one before: the "
+          "activations of both are in memory (section 2.6)\nin this step: " +
           events);
     if (word == "update" && losses > backward)
       stop(

@@ -69,6 +69,7 @@ const std::vector<Traits>& all_traits() {
       {.name = "an infinite gradient", .outlier = kInfinity},
       {.name = "a gradient that is not a number", .outlier = kNan},
       {.name = "gradients slightly too long", .limit = 0.98},
+      {.name = "gradients 0.2 % too long", .limit = 0.998},
       {.name = "max_norm infinite: only the norm is asked for", .limit = kInfinity},
       {.name = "max_norm 0", .refused = 0},
       {.name = "max_norm -1", .refused = -1},

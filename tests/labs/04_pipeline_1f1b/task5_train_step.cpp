@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/grading/training_judge.h"
 #include "tests/labs/04_pipeline_1f1b/passes.h"
@@ -17,7 +18,13 @@ using lab::grading::Parcel;
 using lab::grading::StepContract;
 using lab::grading::stop;
 
-std::vector<Parcel> inputs(const Pipeline& pipeline) { return pipeline.inputs(); }
+/// Some begin with what an overflow has left: 0 times infinity is not 0.
+std::vector<Parcel> inputs(const Pipeline& pipeline) {
+  std::vector<Parcel> stages = pipeline.inputs();
+  if (pipeline.training.leftover == 0.5F)
+    for (Parcel& stage : stages) stage.set("leftover", std::numeric_limits<double>::infinity());
+  return stages;
+}
 
 /// The loss once, on the last stage: elsewhere a call is an error already. The update at the end.
 void expect_order(const std::vector<Parcel>& stages, size_t step) {
