@@ -98,7 +98,7 @@ struct Choice {
 ///
 /// costs.ranks_per_host divides `ranks`, or is 0: one host. The first three know nothing of hosts:
 /// as soon as there are two, each of their messages counts as one between hosts. On one host, the
-/// hierarchical one is a ring.
+/// hierarchical one is a ring: the two times are the same number, to the last bit.
 Choice choose(int ranks, int64_t elements, const lab::CostModel& costs);
 
 }  // namespace lab07

@@ -23,7 +23,7 @@
 
 namespace lab11 {
 
-/// A ticket that a worker has and has not used yet.
+/// A ticket that a worker has and has not used yet. A worker has one at most.
 struct Lease {
   int worker = 0;
   int64_t item = 0;

@@ -10,10 +10,11 @@ namespace {
 const std::vector<std::string> kFunctions = {"ring_reduce_scatter", "ring_all_gather",
                                              "ring_all_reduce"};
 
-std::vector<Case> each(int64_t elements, bool telling = false) {
+std::vector<Case> each(int64_t elements, bool telling = false,
+                       lab::ReduceOp op = lab::ReduceOp::kSum) {
   std::vector<Case> cases;
   for (const std::string& function : kFunctions)
-    cases.push_back({.function = function, .elements = elements, .telling = telling});
+    cases.push_back({.function = function, .elements = elements, .op = op, .telling = telling});
   return cases;
 }
 
@@ -34,6 +35,7 @@ TEST(Task2, ScratchAndTime) {
 TEST(Task2, LongChunks) {
   const lab::grading::JobOptions simulated{.network = lab::grading::Network::kSimulated};
   expect_cases(each(3 * (2 * kSegment + 2) + 1), 3, simulated);
+  expect_cases(each(2 * kSegment + 5, false, lab::ReduceOp::kMin), 2, simulated);
   expect_cases(each(2 * kSegment), 2, simulated);      // just not cut
   expect_cases(each(2 * kSegment + 1), 2, simulated);  // only one of the chunks may be cut
 }

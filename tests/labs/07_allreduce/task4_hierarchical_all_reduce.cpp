@@ -14,6 +14,13 @@ TEST(Task4, TwoHostsOfThree) {
                6, {.network = lab::grading::Network::kSimulated, .given = {"2"}});
 }
 
+TEST(Task4, OtherHostsInTheNextCall) {
+  expect_cases({{.function = kFunction, .elements = 50, .ranks_per_host = 3},
+                {.function = kFunction, .elements = 50, .ranks_per_host = 2},
+                {.function = kFunction, .elements = 50, .ranks_per_host = 6}},
+               6, {.network = lab::grading::Network::kSimulated, .given = {"2"}});
+}
+
 TEST(Task4, HostsOfAGroup) {
   expect_cases({{.function = kFunction,
                  .telling = true,

@@ -105,6 +105,8 @@ TEST(Task7, AnyNumberOfRanksReads) {
     cases.push_back({.size = static_cast<int64_t>(random() % (k % 2 == 0 ? 30 : 1000)),
                      .ranks = 1 + static_cast<int64_t>(random() % 7),
                      .saved_ranks = 1 + static_cast<int64_t>(random() % 7)});
+  cases.push_back({1000, 2, 70});
+  cases.push_back({999, 70, 3});
   cases.push_back({kLarge, 3, 2});
   std::vector<lab::grading::Call> calls;
   for (const Case& c : cases) {

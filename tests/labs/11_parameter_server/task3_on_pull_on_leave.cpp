@@ -116,24 +116,6 @@ TEST(Task3, WorkersAskAgain) {
       "3");
 }
 
-/// on_pull gives a worker one lease at a time; a server that is handed a state may find more.
-TEST(Task3, SeveralLeasesOfOneWorker) {
-  const State start{.next_item = 4,
-                    .next_ticket = 4,
-                    .leases = {{0, {7, 0, 0}}, {1, {7, 1, 0}}, {2, {5, 2, 0}}, {3, {7, 3, 0}}}};
-  expect_scripts({{.name = "the worker leaves",
-                   .n = 2,
-                   .s = 3,
-                   .steps = {{kLeave, 7}, {kPull, 1}, {kPull, 2}, {kPull, 3}, {kPull, 4}},
-                   .start = start},
-                  {.name = "the worker asks",
-                   .n = 2,
-                   .s = 3,
-                   .steps = {{kPull, 7}, {kPull, 1}, {kPull, 2}, {kPull, 3}},
-                   .start = start}},
-                 "3");
-}
-
 TEST(Task3, AllHaveLeft) {
   Script script{.name = "60 items are returned",
                 .n = 2,

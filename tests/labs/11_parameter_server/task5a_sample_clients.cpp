@@ -78,16 +78,14 @@ Sets judged(const std::string& name, const std::vector<Arguments>& cases) {
 }
 
 TEST(Task5a, SetsOfAnySize) {
-  judged("sizes", {{10, 3, 1, 1},
-                   {10, 10, 1, 2},
-                   {10, 12, 1, 3},
-                   {10, 4, 1, 3},  // of equal seed and round
-                   {13, 4, 1, 3},
-                   {1, 1, 1, 4},
-                   {5, 0, 1, 5},
-                   {0, 3, 1, 6},
-                   {1000, 40, 7, 8},
-                   {2, 1, 3, 1'000'000}});
+  std::vector<Arguments> cases = {{10, 3, 1, 1}, {10, 10, 1, 2},   {10, 12, 1, 3},
+                                  {10, 4, 1, 3},  // of equal seed and round
+                                  {13, 4, 1, 3}, {1, 1, 1, 4},     {5, 0, 1, 5},
+                                  {0, 3, 1, 6},  {1000, 40, 7, 8}, {2, 1, 3, 1'000'000}};
+  // All but one: drawing until so many different ones are there may take long.
+  for (int64_t round = 0; round < 300; ++round) cases.push_back({12, 11, 1, round});
+  cases.push_back({300, 299, 1, 7});
+  judged("sizes", cases);
 }
 
 /// How often each set of `count` appears, against what is expected: chi-square by degrees of
