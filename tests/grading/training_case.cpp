@@ -199,7 +199,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .microbatches = 2,
        .targetless = Targetless::kMicrobatch,
        .tied = true,
-       .leftover = 0.5F},
+       .leftover = kLargeLeftover},
       {.name = "a replica without targets",
        .microbatches = 2,
        .targetless = Targetless::kReplica,

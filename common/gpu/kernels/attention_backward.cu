@@ -28,11 +28,11 @@ struct Arguments {
 /// With 2, some kernels would not have enough registers.
 constexpr int kUnroll = 1;
 
-/// Rows of the tiles that stay, and of those that are loaded in turn. Wide heads get half as many,
-/// to fit into the 64 KiB of shared memory that every GPU has.
+/// Rows of the tiles that stay, and of those that are loaded in turn. Wide heads get fewer, to fit
+/// into the 64 KiB of shared memory that every GPU has.
 template <int kHeadDim, int kRows>
 struct Tiles {
-  static constexpr int kStay = kHeadDim <= 64 ? kRows : kRows / 2;
+  static constexpr int kStay = kHeadDim <= 64 ? kRows : 32;
   static constexpr int kPass = kHeadDim <= 64 ? 32 : 16;
   static constexpr int kI = kStay / kTileY;
   static constexpr int kJ = kPass / kTileX;
@@ -185,6 +185,13 @@ __global__ void __launch_bounds__(kTileThreads) attention_dq_kernel(Arguments a)
     store_row<kHeadDim>(head(a.dq, h), first_query + tile_y() + i * kTileY, dq[i], factor);
 }
 
+/// Starts a kernel with a block for each tile that stays.
+template <typename Size>
+void start(const Context& context, void (*kernel)(Arguments), int64_t heads, const Arguments& a) {
+  launch(kernel, blocks_for(blocks_for(a.shape.queries, Size::kStay) * heads, 1), kTileThreads,
+         context.stream(), DynamicShared{Size::shared_bytes()}, a);
+}
+
 }  // namespace
 
 void attention_backward(const Context& context, const AttentionShape& shape, const Matrix& dy,
@@ -198,18 +205,14 @@ void attention_backward(const Context& context, const AttentionShape& shape, con
   const Arguments arguments{shape, dy, q, k, v, logsumexp, delta.data(), dq, dk, dv, packs};
   launch(attention_delta_kernel<float>, row_grid(rows), row_block(), context.stream(), shape, dy, y,
          delta.data());
-  const auto start = [&]<int kHeadDim, int kRows>(void (*kernel)(Arguments), int64_t heads) {
-    using Size = Tiles<kHeadDim, kRows>;
-    launch(kernel, blocks_for(blocks_for(shape.queries, Size::kStay) * heads, 1), kTileThreads,
-           context.stream(), DynamicShared{Size::shared_bytes()}, arguments);
-  };
   const int64_t kv_heads = shape.batch * shape.kv_heads;
   with_block_rows(context, shape.queries, kv_heads, shape.head_dim, [&]<int kHeadDim, int kRows>() {
-    start.template operator()<kHeadDim, kRows>(attention_dk_dv_kernel<kHeadDim, kRows>, kv_heads);
+    start<Tiles<kHeadDim, kRows>>(context, attention_dk_dv_kernel<kHeadDim, kRows>, kv_heads,
+                                  arguments);
   });
   const int64_t heads = shape.batch * shape.heads;
   with_block_rows(context, shape.queries, heads, shape.head_dim, [&]<int kHeadDim, int kRows>() {
-    start.template operator()<kHeadDim, kRows>(attention_dq_kernel<kHeadDim, kRows>, heads);
+    start<Tiles<kHeadDim, kRows>>(context, attention_dq_kernel<kHeadDim, kRows>, heads, arguments);
   });
 }
 

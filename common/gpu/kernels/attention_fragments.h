@@ -152,17 +152,12 @@ __device__ void store_rows(const float (&sum)[kHeadDim / kQuarter][kNumbers],
   store_tile<kBlock, kHeadDim>(space, head, first);
 }
 
-/// Calls run.operator()<kHeadDim, kWarps>() for `heads` heads of `rows` rows each, divided among
-/// blocks of 4 warps (64 rows), or of 2 if those would be too few.
+/// The same as with_block_rows, in warps of 16 rows: run.operator()<kHeadDim, kWarps>().
 template <typename Run>
 void with_block_size(const Context& context, int64_t rows, int64_t heads, int64_t head_dim,
                      const Run& run) {
-  const bool small = too_few(context, blocks_for(rows, 4 * kBlock) * heads);
-  with_head_dim(head_dim, [&]<int kHeadDim>() {
-    if (small)
-      run.template operator()<kHeadDim, 2>();
-    else
-      run.template operator()<kHeadDim, 4>();
+  with_block_rows(context, rows, heads, head_dim, [&]<int kHeadDim, int kRows>() {
+    run.template operator()<kHeadDim, kRows / kBlock>();
   });
 }
 

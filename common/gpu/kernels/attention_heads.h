@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/gpu/cuda/context.h"
+#include "common/gpu/cuda/launch.h"
 #include "common/gpu/kernels/matrix.h"
 #include "common/gpu/kernels/row_warps.h"
 #include "common/ops/ops.h"
@@ -76,9 +77,18 @@ void with_head_dim(int64_t head_dim, const Run& run) {
          head_dim);
 }
 
-/// Whether so few blocks leave much of the GPU idle, so that there should be more and smaller ones.
-inline bool too_few(const Context& context, int64_t blocks) {
-  return blocks < 2 * context.multiprocessors();
+/// Calls run.operator()<D, kRows>() for `heads` heads of `rows` rows each, divided among blocks of
+/// 64 rows; or of 32, if there would be so few blocks that much of the GPU is idle.
+template <typename Run>
+void with_block_rows(const Context& context, int64_t rows, int64_t heads, int64_t head_dim,
+                     const Run& run) {
+  const bool few = blocks_for(rows, 64) * heads < 2 * context.multiprocessors();
+  with_head_dim(head_dim, [&]<int kHeadDim>() {
+    if (few)
+      run.template operator()<kHeadDim, 32>();
+    else
+      run.template operator()<kHeadDim, 64>();
+  });
 }
 
 }  // namespace lab::cuda

@@ -152,18 +152,4 @@ __device__ void store_row(const HeadOf<float>& head, int64_t row, const float (&
   }
 }
 
-/// Calls run.operator()<kHeadDim, kRows>() for `heads` heads of `rows` rows each, divided among
-/// blocks of 64 rows, or of 32 if those would be too few.
-template <typename Run>
-void with_block_rows(const Context& context, int64_t rows, int64_t heads, int64_t head_dim,
-                     const Run& run) {
-  const bool small = too_few(context, blocks_for(rows, 64) * heads);
-  with_head_dim(head_dim, [&]<int kHeadDim>() {
-    if (small)
-      run.template operator()<kHeadDim, 32>();
-    else
-      run.template operator()<kHeadDim, 64>();
-  });
-}
-
 }  // namespace lab::cuda

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "common/tensor/memory_account.h"
 #include "tests/grading/training_judge.h"
@@ -301,9 +300,7 @@ void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOp
   adam.name += ", and a step without any microbatch";
   adam.steps[1].assign(adam.steps[1].size(), {});
   if (cases.size() > count) cases.resize(count);
-  // What overflowed in the step before does not count either: 0 times infinity is not 0.
-  for (TrainingCase& c : cases)
-    if (c.leftover == 0.5F) c.leftover = std::numeric_limits<float>::infinity();
+  for (TrainingCase& c : cases) c.leftover = lab::grading::overflowed(c.leftover);
   std::vector<lab::grading::Call> calls;
   for (const TrainingCase& c : cases) {
     lab::grading::Call call{.scenario = "steps", .inputs = {}, .name = c.name};

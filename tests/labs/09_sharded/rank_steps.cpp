@@ -73,7 +73,8 @@ Tensor whole(const Part& part, const Tensor& own, ProcessGroup& group) {
 class Job {
  public:
   Job(const Parcel& input, ProcessGroup& world)
-      : test_(world.split(0, world.rank(), lab::grading::kBetweenCalls)),
+      : leftover_(static_cast<float>(input.number("leftover"))),
+        test_(world.split(0, world.rank(), lab::grading::kBetweenCalls)),
         counting_(std::in_place, account_),
         model_(bound_model(lab::grading::model_of(input),
                            static_cast<uint64_t>(input.number("seed")))),
@@ -91,16 +92,12 @@ class Job {
                      "a forward pass begins while another microbatch still waits for its backward "
                      "pass: the activations of both are in memory");
     });
-    if (const auto leftover = static_cast<float>(input.number("leftover")); leftover != 0) {
-      if (sharded_.stage == 1) lab::grading::fill_gradients(model_, leftover);
-      if (sharded_.stage > 1)
-        for (const Part& part : sharded_.parts) part.own_gradient.fill(leftover);
-    }
     counting_.reset();
   }
 
   double step(const lab::grading::StepArguments& a, int number, Parcel& result) {
     for (ShardOptimizer* optimizer : optimizers_) optimizer->updates = 0;
+    leave_gradients();
     double loss = 0;
     backward_passes_ = 0;
     {
@@ -133,6 +130,13 @@ class Job {
   }
 
  private:
+  void leave_gradients() const {
+    if (leftover_ == 0) return;
+    if (sharded_.stage == 1) lab::grading::fill_gradients(model_, leftover_);
+    if (sharded_.stage > 1)
+      for (const Part& part : sharded_.parts) part.own_gradient.fill(leftover_);
+  }
+
   /// What was there before the step does not count.
   void expect_zeros() const {
     const auto zero = [](const Tensor& tensor) {
@@ -177,6 +181,7 @@ class Job {
     a.stage.parameters().copy_from(weights);
   }
 
+  float leftover_;  // in every gradient before a step
   ProcessGroup test_;
   std::shared_ptr<lab::MemoryAccount> account_ = std::make_shared<lab::MemoryAccount>();
   std::optional<lab::CountMemory> counting_;
