@@ -2,8 +2,9 @@
 // batch. This is the contract; you write pipeline_1f1b.cpp.
 //
 // Rank r of `pipeline` is stage r: it holds the weights of its own layers and nothing else. All
-// ranks call all functions except `split` at the same time. No function keeps anything from one
-// call to the next: its results depend only on its arguments.
+// ranks call the functions, except `split`, in the same order, with batches of the same shape and
+// the same numbers. No function keeps anything from one call to the next: its results depend only
+// on its arguments.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,12 @@ namespace lab04 {
 /// The first stage embeds the tokens of `batch` [B, T]. Every other stage receives its input, the
 /// hidden states [B, T, C], from the stage upstream. Every stage but the last sends its output to
 /// the stage downstream. Each of these tensors is one message, and there are no others; C is
-/// stage.config().dim.
+/// stage.config().dim. Here and in `backward`, the batch is the stage's microbatch 0, and messages
+/// have the tag 0: what you get if you name neither.
 /// `batch`: the same shape on every rank; only the first stage may use its tokens.
-/// Returns what this stage has computed, the numbers of one process with the whole model, also
-/// where there is padding. On the last stage these are the logits [B, T, V]; they are not sent.
-/// stage.gradients() stays as it is.
+/// Returns the output of this stage. Its numbers are those that one process with the whole model
+/// computes there, even at padded positions. On the last stage it is the logits [B, T, V]; they are
+/// not sent. stage.gradients() stays as it is.
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline);
 
@@ -46,10 +48,9 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 
 /// Task 3 · Which part of the model each stage holds.
 ///
-/// `layers`: how many the model has; all cost the same. `stages`: how many parts to cut it into,
-/// between 1 and `layers`. `head_cost`: the cost of the head in layers, 0 or more; 0.8 means 80 %
-/// of a layer.
-/// The embedding costs nothing.
+/// `layers`: how many the model has; all cost the same. The embedding costs nothing.
+/// `stages`: how many parts to cut it into, between 1 and `layers`; you need not check that.
+/// `head_cost`: the cost of the head in layers, 0 or more; 0.8 means 80 % of a layer.
 /// Returns one span per stage. Together they are the whole model: the layers in order, each of them
 /// once, at least one on every stage; the first stage embeds, the last one has the head. The
 /// slowest stage, counting its layers and the head if it has it, is as fast as possible: it sets
@@ -60,13 +61,15 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 ///
 /// The norm is the root of the sum of squares over the gradients of all stages, each weight counted
 /// once (only a single stage can have a tied head). If it exceeds `max_norm`, all gradients of all
-/// stages are multiplied by max_norm / norm; otherwise not a bit of them changes. `max_norm`:
-/// positive. Otherwise, NaN included, all ranks throw lab::Error before any message. Squares are
-/// added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage: in float the
-/// square of 1e20 is infinite, and that of 1e-25 is 0. Messages: one lab::sum_over
-/// (common/comm/agreement.h), 8 bytes from each rank; with one stage, none. Returns the norm before
-/// clipping, the same on every rank. If a gradient of any stage is infinite or NaN, the norm is not
-/// finite either, and what becomes of the gradients does not matter.
+/// stages are multiplied by max_norm / norm. If not, not a bit of them changes.
+/// `max_norm`: the same on every rank. Unless it is positive (NaN is not), every rank throws
+///     lab::Error before it sends anything.
+/// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
+/// in float the square of 1e20 is infinite, and that of 1e-25 is 0. The ranks add up theirs with
+/// one lab::sum_over (common/comm/agreement.h), which sends 8 bytes from each rank, and nothing if
+/// there is only one stage. There are no other messages.
+/// Returns the norm before clipping, the same on every rank. If a gradient of any stage is infinite
+/// or NaN, the norm is not finite either, and the gradients may then hold anything.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& pipeline);
 
 /// Lab 01's causal_lm_loss, as task 5 calls it: the sum of the cross-entropies of the batch,
@@ -79,11 +82,11 @@ using lab::LossFunction;
 /// step: forward, loss, backward, clipping, update. Gradients left over from before do not matter.
 /// `batch`: the same shape on every rank. The first stage reads its tokens, the last one its
 ///     targets, the others neither.
-/// `loss`: called once, on the last stage, also where nothing is predicted: then with 0 as
-///     `total_targets`, and the update takes place all the same. On the others, backward gets an
-///     undefined tensor.
-/// `max_gradient_norm`: for clip_gradients, which all ranks call once, if it is positive. 0: do not
-///     clip, and send nothing for it.
+/// `loss`: called once, on the last stage only, with batch.target_count() as `total_targets`. It is
+///     called, and the weights are updated, even if the batch has no target. On the other stages,
+///     backward gets an undefined tensor.
+/// `max_gradient_norm`: if it is positive, all ranks call clip_gradients with it, once. If it is 0,
+///     do not clip, and send nothing for it. It is never negative.
 /// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and
 /// clipping travel.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::TokenBatch& batch,

@@ -45,7 +45,7 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
   //  1. Six kinds of actions: what does each of them need, and what does it leave behind?
   //  2. Under which number does a later action look for what an earlier one has left?
   //  3. Where does the loss come in, on the last stage?
-  // TODO(4b): afterwards, posted messages. Until then the next two lines refuse them.
+  // TODO(4b): afterwards, posted messages. Until then the `if` below refuses them.
   //  1. What must you keep until a posted recv is waited for, and which action waits for it?
   //  2. What does isend return, and until when must you keep it?
   if (std::ranges::any_of(actions, &lab::Action::posted))

@@ -32,10 +32,11 @@ lab::Schedule gpipe(int stages, int microbatches);
 /// Task 2 · 1F1B, also called PipeDream-flush (Narayanan et al., 2021); one of DAPPLE's two
 /// variants (Fan et al., 2021).
 ///
-/// Warm-up: stage r of p begins with one forward for each stage downstream, p-1-r of them (all m,
-/// if there are fewer). Steady state: one forward, one backward, in turn. Cool-down: the remaining
-/// backwards. Forwards and backwards are each in the order of the microbatches. So stage r never
-/// has more than min(m, p-r) microbatches in flight, and the makespan is GPipe's.
+/// Warm-up: stage r of p begins with min(m, p-1-r) forwards, one for each stage downstream if there
+/// are as many microbatches. Steady state: one forward, then one backward, in turn. Cool-down: the
+/// remaining backwards. Forwards and backwards are each in the order of the microbatches. So stage
+/// r never has more than min(m, p-r) microbatches in flight. If all stages are equally fast and
+/// messages take no time, the makespan is GPipe's.
 lab::Schedule one_f_one_b(int stages, int microbatches);
 
 // --- 5B · An executor, and a deadlock.
@@ -59,9 +60,9 @@ using lab::LossFunction;
 /// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
 /// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
 /// C = stage.config().dim.
-/// A message that is not posted is done when the next action begins: `send` and `recv` do that.
-/// (Recvs, posted or not, have some freedom: each may begin earlier than its place, and end as late
-/// as the pass that reads it begins. Nobody needs it here.)
+/// A send that is not posted is done when the next action begins, as with `send`. A recv that is
+/// not posted is done when the pass that reads it begins, at the latest; the simplest way is
+/// `recv`.
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, also
@@ -71,19 +72,21 @@ using lab::LossFunction;
 ///
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.
-///   - A posted recv begins in its place and is waited for where the pass that reads it begins.
-/// The tensor of a message must not change before its data has arrived on the other side.
+///   - A posted recv begins in its place, or earlier, and is waited for where the pass that reads
+///     it begins.
+/// Nothing may write to a tensor that is being sent until its data has arrived on the other side.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);
 
 // --- 5C · No deadlock.
 
-/// Task 5 · The same messages as in task 3, arranged so that
-///   - the program of no valid schedule can deadlock, although a send that is not posted blocks
-///     until the other side has begun the recv;
-///   - messages cost no time: in simulated time, the program is as fast as `plan`, as long as a
-///     message takes no longer than the shortest pass of any stage;
+/// Task 5 · The passes of `plan`, in their order, with the same messages as in task 3. You choose
+/// where in a list each message stands, and whether it is posted, so that
+///   - for every valid `plan` the program is free of deadlocks, although a send that is not posted
+///     blocks until the other side has begun the recv;
+///   - messages hold no stage up: lab::simulate gives the program the same makespan as `plan`, as
+///     long as no message takes longer than the shortest of all passes on all stages;
 ///   - at most two recvs are open at any place of a list: a recv is open from its place to the pass
 ///     that reads it, and needs a tensor for as long.
 /// You may use lab::validate and lab::simulate while you try.
@@ -91,7 +94,8 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 
 /// Task 6 · One optimizer step of the whole pipeline, over one or several waves.
 ///
-/// `schedule`: a program of m microbatches.
+/// `schedule`: a program of m >= 1 microbatches that lab::validate accepts, with one list for each
+///     rank of `pipeline`.
 /// `microbatches`: w * m of them, at least one wave (w >= 1); each wave runs the schedule on the
 ///     next m. Any other number, including 0, is refused on every rank: throws lab::Error before
 ///     anything is done.
@@ -101,8 +105,8 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 /// Gradients left over from before do not matter.
 /// `loss`: as in task 4a. Only the last stage has targets, so it counts those of the whole step
 ///     without a message; none is sent but those of the schedule and for clipping.
-/// `max_gradient_norm`: of the whole model's gradient: call lab04::clip_gradients(stage,
-///     max_gradient_norm, pipeline) on all ranks. 0: do not clip.
+/// `max_gradient_norm`: if it is positive, all ranks call lab04::clip_gradients(stage,
+///     max_gradient_norm, pipeline) once, before the update. If it is 0, do not clip.
 /// Returns the mean loss over all targets on the last stage, 0 on the others.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,

@@ -41,26 +41,28 @@ struct Mesh {
   /// travel here.
   lab::ProcessGroup pipeline;
   /// The ranks that hold the same stage, one in each pipeline; group rank d belongs to pipeline d.
-  /// They have the same weights; only their gradients differ.
+  /// They have the same weights and read different sequences.
   lab::ProcessGroup replicas;
 };
 
 /// Task 2 · The mesh of dp pipelines with pp stages each. All ranks of `world` call it.
 ///
-/// Both groups come from world.split, which is a collective: every rank of the world calls it, in
-/// the same order, and gets the group of the ranks that passed the same color. A name for each
-/// group ("pipeline 1", "replicas of stage 2") makes diagnoses easier to read.
-/// Throws lab::Error, before any message, unless the world has dp * pp ranks; also if one of the
-/// two is 0. Neither is negative.
+/// Both groups come from world.split, a collective: every rank of the world calls it twice, for the
+/// two groups in the same order, whichever that is. Each call returns the group of the ranks that
+/// passed the same color. You need not name the groups, but names ("pipeline 1", "replicas of
+/// stage 2") make diagnoses easier to read.
+/// Throws lab::Error, before any message, unless the world has dp * pp ranks; that includes dp = 0
+/// and pp = 0. Neither is negative.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 
 /// Task 3 · The shard that a rank reads in an epoch; lab::Sampler takes batches from it.
 ///
 /// `order`: all sequences of the epoch, shuffled; the same on every rank. They are dealt out to the
-/// `dp` pipelines by the rules of lab 02's shard: disjoint, equally long, complete except for the
-/// last order.size() % dp sequences of `order`, in the epoch's order. All stages of a pipeline read
-/// the same sequences: the first stage needs the tokens, the last one the targets. Pipeline d gets
-/// the positions d, d+dp, d+2dp, ...; as in lab 02, other shards by these rules pass as well.
+/// `dp` pipelines by the rules that lab 02 has for ranks: shards are disjoint and equally long,
+/// keep the epoch's order, and leave out only the last order.size() % dp sequences. All stages of a
+/// pipeline read the same sequences: the first stage needs the tokens, the last one the targets.
+/// One way is that pipeline d reads positions d, d+dp, d+2dp, ...; any other that obeys the rules
+/// is right, too.
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp);
 
 /// Task 4 · How many targets a step has, in all pipelines together.
@@ -68,8 +70,8 @@ std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, i
 /// `microbatches`: this pipeline's. The number of targets may differ from pipeline to pipeline.
 /// Only the last stage of a pipeline may rely on its targets, and only there does the result
 /// matter, because losses are computed there. Other stages may return anything, e.g. 0.
-/// lab::sum_over (common/comm/agreement.h) adds up a number over a group. Use one such sum at most;
-/// the ranks of other stages need no message at all.
+/// lab::sum_over (common/comm/agreement.h) adds up a number over a group. A rank takes part in one
+/// such sum at most; the ranks of other stages need not take part in any.
 int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
                       Mesh& mesh);
 
@@ -77,7 +79,8 @@ using lab::LossFunction;
 
 /// Task 5 · The gradients of a step: of the mean loss over all targets of all pipelines.
 ///
-/// `schedule`: a program of m microbatches for the stages of one pipeline. All pipelines run it.
+/// `schedule`: a program of m >= 1 microbatches that lab::validate accepts, with one list for each
+///     stage of a pipeline. All pipelines run it.
 /// `microbatches`: this pipeline's, as many as every other pipeline's: w * m for w waves, at least
 ///     one; lab05::run_actions runs each wave on the next m. Throws lab::Error, before anything
 ///     else happens, if they are not whole waves or there are none. As in lab 05 the first stage
@@ -90,9 +93,9 @@ using lab::LossFunction;
 /// microbatches of all pipelines; the same on all replicas of the stage, bit for bit. Gradients
 /// left over from an earlier step do not matter.
 /// Messages: those of the schedule once per wave, those of total_targets, and a single all_reduce
-/// of stage.gradients() among the replicas of the stage. The stage enters it after its own last
-/// backward: it waits for the other replicas, but not for other stages. (With a single pipeline
-/// there is nothing to add, and it may be left out.)
+/// of stage.gradients() among the replicas of the stage. A rank calls it right after the last
+/// backward of its own stage, without waiting for other stages. (With a single pipeline there is
+/// nothing to add, and you may leave the all_reduce out.)
 /// Returns, on a last stage, this pipeline's part of the mean loss: the sum of the cross-entropies
 /// of its microbatches, divided by all targets of the step. Elsewhere 0.
 double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
@@ -103,9 +106,9 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 ///
 /// compute_gradients, clipping, update. Afterwards the weights are those of one process that holds
 /// the whole model and takes one step over the microbatches of all pipelines.
-/// `max_gradient_norm`: of the whole model's gradient, averaged over all targets. Call
-///     lab04::clip_gradients(stage, max_gradient_norm, group) on all ranks, with the group whose
-///     ranks hold the whole model exactly once. 0: do not clip, and send nothing for it.
+/// `max_gradient_norm`: if it is positive, all ranks call lab04::clip_gradients(stage,
+///     max_gradient_norm, group) once, with the group whose ranks hold the whole model exactly
+///     once. If it is 0, do not clip, and send nothing for it.
 /// A step without any target is an update like any other. What stage.gradients() holds afterwards
 /// does not matter. Returns what compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,

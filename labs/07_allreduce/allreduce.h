@@ -3,23 +3,23 @@
 // The functions communicate by send, recv, isend and irecv only, singly or in a batch (make_hosts:
 // by split), and all of their messages are done when they return. They keep nothing between calls,
 // not even scratch. All ranks of `group` call them together, with equally many elements and the
-// same `op`.
+// same `op`. Messages may have any tag that both sides agree on.
 //
 // n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory; E
 // may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the tensor's
 // numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero and what
-// becomes of a NaN may differ). Additions, for every `op`, are done by lab::combine with the group
-// as its first argument.
+// becomes of a NaN may differ). Whatever `op` is, numbers are combined by lab::combine, with the
+// group as its first argument.
 //
 // Chunk c of n is elements floor(c E / n) up to, not including, floor((c + 1) E / n). The largest
-// has C = ceil(E / n) elements. A chunk without elements travels as well, as a message of 0 bytes.
-// If C is above kSegment, the functions of task 2 may cut what they send in any number of messages,
-// and no time is promised for them.
+// has C = ceil(E / n) elements. A chunk or a tensor without elements travels as well, as a message
+// of 0 bytes; you need not combine it. If C is above kSegment, the functions of task 2 may cut what
+// they send into any number of messages, and have no time limit.
 //
 // Scratch is the memory that a function may have at once beside `tensor`. Times are the longest
-// that a function may take on a network where a message of b bytes takes alpha + beta b, an
-// addition gamma, and a rank sends one message at a time and receives one at a time
-// (lab::CostModel).
+// that a function may take on a network where a message of b bytes takes alpha + beta b, combining
+// an element takes gamma, and a rank can send one message and receive one at the same time, but no
+// more than one of each (lab::CostModel).
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGro
 /// chunk to the next rank and receives one from the previous.
 ///
 /// Afterwards chunk r of rank r is combined over all ranks; its other chunks may hold anything.
-/// Scratch: 4 C bytes, or one element more where chunks are cut.
+/// Scratch: 4 C bytes; 4 (C + 1) where chunks are cut.
 /// Time: (n - 1) (alpha + 4 beta C + gamma C).
 void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
@@ -56,12 +56,12 @@ void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group);
 /// Task 2 · Both of them, one after the other, for tensors of any length.
 void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
-/// Task 3 · Recursive doubling, in steps of all S bytes. Let p be the largest power of two that is
-/// not above n.
+/// Task 3 · Recursive doubling. Each message is the whole tensor, S bytes. Let p be the largest
+/// power of two that is not above n.
 ///
 /// Rank r >= p sends its tensor to rank r - p, which combines it with its own, and receives the
-/// result from there at the end. In between, ranks below p exchange what they have with rank
-/// r XOR 1, then r XOR 2, r XOR 4 ... below p, and combine.
+/// result from there at the end. In between, for d = 1, 2, 4 ... below p, each rank r < p exchanges
+/// what it has with rank r XOR d, and combines the two.
 ///
 /// Scratch: S on ranks below p. Time: log2(p) (alpha + beta S + gamma E) and, if p < n,
 /// 2 (alpha + beta S) + gamma E more.
@@ -69,19 +69,21 @@ void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::Proce
 
 /// Two groups of a rank, where the network within a host is faster than that between hosts.
 struct Hosts {
-  lab::ProcessGroup inside;  // the ranks of its host, in the order of `world`
+  lab::ProcessGroup inside;  // the ranks of its host, in the order of make_hosts' `world`
   lab::ProcessGroup across;  // its number in `inside` on all hosts, in their order
 };
 
 /// Task 4 · Ranks 0, 1 ... `ranks_per_host` - 1 of `world` share the first host, and so on.
-/// `ranks_per_host` divides the number of ranks. Two calls of split, no message.
+/// `ranks_per_host` divides the number of ranks; you need not check that. Two calls of split, in
+/// the same order on all ranks, and no other communication.
 Hosts make_hosts(lab::ProcessGroup& world, int ranks_per_host);
 
 /// Task 4 · Reduce-scatter inside; all-reduce of this rank's chunk across, around a ring;
 /// all-gather inside.
 ///
-/// With m ranks on each of h hosts, C = ceil(E / m) and D = ceil(C / h):
-/// scratch 4 C bytes; time, with alpha and beta inside a host, alpha' and beta' between hosts,
+/// With m ranks on each of h hosts, C = ceil(E / m) and D = ceil(C / h), scratch is 4 C bytes, or
+/// 4 (C + 1) if C is above kSegment. If it is not, the time, with alpha and beta inside a host and
+/// alpha' and beta' between hosts, is
 ///   2 (m - 1) (alpha + 4 beta C) + (m - 1) gamma C
 /// + 2 (h - 1) (alpha' + 4 beta' D) + (h - 1) gamma D.
 void hierarchical_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, Hosts& hosts);
@@ -91,10 +93,11 @@ inline constexpr size_t kAlgorithms = 4;
 
 struct Choice {
   std::array<double, kAlgorithms> seconds = {};  // predicted, in the order of Algorithm
-  Algorithm best = Algorithm::kRoot;             // the fastest; of equal numbers the first
+  Algorithm best = Algorithm::kRoot;  // with the smallest of `seconds`; of equal ones the first
 };
 
-/// Task 5 · The predicted time of each all-reduce of `elements` on `ranks` ranks: the times above.
+/// Task 5 · The predicted time of each all-reduce of `elements` on `ranks` ranks: the times above,
+/// for any size, even if chunks may be cut. That of ring_all_reduce is the sum of its two halves'.
 ///
 /// costs.ranks_per_host divides `ranks`, or is 0: one host. The first three know nothing of hosts:
 /// as soon as there are two, each of their messages counts as one between hosts. On one host, the

@@ -1,8 +1,9 @@
 // Lab 08 · gradients that travel while the backward pass goes on. This is the contract; you write
 // overlap.cpp.
 //
-// Every rank holds the whole model, as in lab 02, and all ranks call these functions together and
-// take part in every message of theirs. Parameters are numbered as in
+// Every rank holds the whole model, as in lab 02. All ranks call train_step, `begin` and `finish`
+// together, and between these two `ready` once for each parameter, each rank in its own order. The
+// functions of tasks 1 and 5 send nothing. Parameters are numbered as in
 // LlamaStage::named_parameters(): 0 is the embedding, the head comes last. Backward passes complete
 // their gradients from the last to the first, or nearly so. No function keeps anything between
 // calls but what is in the Reducer.
@@ -30,11 +31,11 @@ using Bucket = std::vector<size_t>;
 ///
 /// `sizes`: of each parameter's gradient, in bytes.
 /// Goes through the parameters from the last to the first, because that is the order in which their
-/// gradients become ready. A parameter joins the bucket that is being filled if that bucket is
-/// empty, or if its size together with this parameter's does not exceed its capacity; otherwise it
-/// begins the next bucket. The capacity is `first_cap_bytes` for the first bucket and `cap_bytes`
-/// for all others; either may be 0. So no gradient is cut: one that is larger than the capacity has
-/// a bucket of its own. No bucket is empty.
+/// gradients become ready. A parameter joins the current bucket if that is empty, or if the bucket
+/// with this gradient does not exceed its capacity. If not, the parameter begins the next bucket.
+/// The capacity is `first_cap_bytes` for the first bucket and `cap_bytes` for all others; either
+/// may be 0. So no gradient is cut: one that is larger than the capacity has a bucket of its own.
+/// No bucket is empty.
 /// The result depends on nothing but the arguments: all ranks get the same buckets without a
 /// message.
 std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
@@ -51,7 +52,7 @@ struct Reducer {
   lab::Tensor total = {};  // [1]: this rank's targets; those of all ranks once it is summed
   std::vector<bool> is_ready = {};   // per parameter
   std::vector<size_t> missing = {};  // per bucket: how many of its gradients are not ready yet
-  // Per bucket that has been posted, in the order of the buckets:
+  // Per bucket that has been posted, in the order of the buckets; after `finish`, anything:
   std::vector<lab::Tensor> flat = {};      // a copy of its gradients, in order, times `targets`
   std::vector<lab::Work> works = {};       // the all_reduce of `flat`
   std::optional<lab::Work> counting = {};  // the all_reduce of `total`
@@ -63,7 +64,8 @@ struct Reducer {
 /// Returns without waiting for any message.
 void begin(Reducer& reducer, int64_t targets);
 
-/// Task 2 · The gradient of a parameter is complete; it is the mean over this rank's targets.
+/// Task 2 · The gradient of a parameter is complete. It is the mean over this rank's targets, or 0
+/// if there are none.
 ///
 /// Posts every bucket whose turn has come: all its gradients are ready, and all earlier buckets are
 /// posted. Then all ranks post the buckets in the same order, although their gradients may become
@@ -91,15 +93,17 @@ using lab::LossFunction;
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
 /// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
-/// by `model.when_gradient_ready`, which is empty again when the step returns. Passes are run also
-/// where nothing is predicted. A rank without a microbatch has gradients that are 0 from the
-/// beginning: it calls `ready` for all parameters, from the last to the first. `begin` comes before
-/// the first forward pass, so that the number of targets has all the time there is, and `finish`
-/// after the last backward pass.
-/// `reducer.gradients` are those of `model`, in the order of named_parameters(). Everything else as
-/// in lab 02: the loss is a mean over this rank's targets, clipping (`max_gradient_norm`; 0: none)
-/// comes when the gradients are the means over all ranks, and every rank updates its own weights,
-/// also in a step without any target: then with gradients of 0.
+/// by `model.when_gradient_ready`, which is empty again when the step returns. Every microbatch has
+/// its forward pass, `loss` and backward pass, even if it has no target. Gradients left over from
+/// before do not matter: the step sets them to 0 first. On a rank without a microbatch they stay 0,
+/// and it calls `ready` for all parameters, from the last to the first. `begin` comes before the
+/// first forward pass, so that the number of targets has all the time there is, and `finish` after
+/// the last backward pass.
+/// `reducer.gradients` are those of `model`, in the order of named_parameters(). Everything else is
+/// as in lab 02: `loss` gets the number of this rank's targets in the step, which may be 0;
+/// clipping (if `max_gradient_norm` is positive) comes when the gradients are the means over all
+/// ranks; and every rank updates its own weights, even in a step without any target, when the
+/// gradients are 0.
 /// Returns the mean cross-entropy over this rank's own targets; 0 if it has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
@@ -129,8 +133,8 @@ double exposed_seconds(std::span<const int64_t> sizes, std::span<const double> r
                        std::span<const Bucket> buckets, const Network& network);
 
 /// Task 5 · The capacity among `caps` (in bytes, in any order, at least one) whose buckets leave
-/// the least exposed; the first bucket has the same. Of several that leave equally little, to the
-/// last bit, the largest: fewer messages.
+/// the least exposed; the first bucket has the same capacity. If exposed_seconds returns exactly
+/// the same number for several, the largest of them: fewer messages.
 int64_t choose_cap(std::span<const int64_t> sizes, std::span<const double> ready_at,
                    std::span<const int64_t> caps, const Network& network);
 

@@ -1,12 +1,12 @@
 // Lab 09 · weights, gradients and the optimizer's state in shards. This is the contract; you write
 // sharded.cpp.
 //
-// A stage decides what a rank keeps of the model besides its shard: of ZeRO 1 all weights and all
-// gradients, of ZeRO 2 all weights, of ZeRO 3 (FSDP) nothing. The model consists of parts: the
-// embedding, each layer, norm with head (LlamaStage::part_count). Every part is cut into equal
-// shards, one for each rank. All ranks call these functions together, except for `padded`, `owned`
-// and `pieces_of`, and take part in every message of theirs. No function keeps anything between
-// calls except what is in Sharded.
+// `stage` is a stage of ZeRO here, not of a pipeline. It says what a rank keeps of the model
+// besides its shard: in stage 1 all weights and all gradients, in stage 2 all weights, and in stage
+// 3 (FSDP) nothing. The model consists of parts: the embedding, each layer, norm with head
+// (LlamaStage::part_count). Every part is cut into equal shards, one for each rank. All ranks call
+// these functions together, except for `padded`, `owned` and `pieces_of`, and take part in every
+// message of theirs. No function keeps anything between calls except what is in Sharded.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +75,9 @@ struct Sharded {
 void reduce_gradient(Sharded& sharded, size_t part);
 
 /// Task 2 · Every rank updates its shards: one step of each part's optimizer, with own_values and
-/// own_gradient. In stages 1 and 2 all ranks then get the new weights of all parts, by one
-/// all_gather for each part, in place. In stage 3 nothing is sent.
+/// own_gradient. In stages 1 and 2 all ranks also get the new weights of all parts, by one
+/// all_gather for each part, in place; it may follow the step of its part, or the last step. In
+/// stage 3 nothing is sent.
 void update(Sharded& sharded, float learning_rate);
 
 /// Task 3 · Stages 2 and 3, before the backward pass of a part: makes `gradient`, padded and 0, and
@@ -90,18 +91,22 @@ void close_gradient(Sharded& sharded, size_t part);
 /// part `use.part` from all ranks, bound to the model, and the all_gather of part `use.next` is
 /// under way, if there is a next one.
 ///
-/// Posts with all_gather_async into a new tensor `values` whatever is not under way yet, first
-/// `use.part`, then `use.next`, and keeps the Work in `gathering`. Then it waits, for `use.part`
-/// only; its `gathering` is empty afterwards. So at most one part is gathered ahead. A pass closes
-/// every part before the part is opened again, even between the forward and the backward pass.
+/// If the all_gather of `use.part` is not under way yet, makes a new tensor `values` for that part,
+/// posts the all_gather into it with all_gather_async, and keeps the Work in `gathering`. Then does
+/// the same for `use.next`, if there is one. Then waits for `use.part` only, whose `gathering` is
+/// empty afterwards. So at most one part is gathered ahead. Every part that is opened is closed
+/// before it is opened again: even the last one of a forward pass, with which the backward pass
+/// begins.
 void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use);
 /// Task 4 · ... and after it: the model releases the part, and `values` is undefined again.
 void close_values(Sharded& sharded, size_t part);
 
-/// Task 5 · Scales all gradients by max_norm / norm if their norm exceeds max_norm > 0. The norm is
-/// that of the gradients of the whole model, of which each rank holds shards. Returns the norm
-/// before, accurate to 1e-5 of itself, with the same bits on every rank. One message of at most two
-/// numbers (lab::sum_over in common/comm/agreement.h sends one).
+/// Task 5 · Scales own_gradient of all parts by max_norm / norm if the norm exceeds `max_norm`,
+/// which is positive; you need not check that. The norm is that of the gradients of the whole
+/// model, of which each rank holds shards. Returns the norm before, accurate to 1e-5 of itself,
+/// with the same bits on every rank. If it is not finite, the gradients may hold anything
+/// afterwards. One message of at most two numbers (lab::sum_over in common/comm/agreement.h sends
+/// one).
 double clip_gradients(Sharded& sharded, double max_norm);
 
 /// The type of lab 01's causal_lm_loss (common/model/loss_function.h).
@@ -112,11 +117,12 @@ using lab::LossFunction;
 /// The exact number of targets of all ranks comes first, by one message of at most two numbers. The
 /// loss is given that number as `total_targets`; then gradients are parts of the mean over all
 /// targets, and their sum over ranks and microbatches is the mean. The backward pass of a
-/// microbatch comes before the forward pass of the next one. After `attach`, passes call tasks 3
-/// and 4. Stage 1 reduces each part's gradient once, after the last backward pass, from the first
-/// part to the last. Then come clipping (`max_norm`; 0: none) and the update. Gradients that are
-/// left over from the step before do not count: before the first backward pass, own_gradient is 0,
-/// and in stage 1 all of `gradient`.
+/// microbatch comes before the forward pass of the next one. The caller has called `attach`, so the
+/// passes call your functions of tasks 3 and 4. Stage 1 reduces each part's gradient once, after
+/// the last backward pass, from the first part to the last. Then come clipping, if `max_norm` is
+/// positive (0: none), and the update. Gradients that are left over from the step before do not
+/// count: before the first backward pass, train_step sets own_gradient to 0, and in stage 1 all of
+/// `gradient`.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass; there may be none. The number of targets may differ; it may be 0, even on all ranks:

@@ -1,12 +1,12 @@
 // Lab 10 · one layer over several ranks. This is the contract; you write tensor_parallel.cpp.
 //
 // All ranks of the group `ranks` hold the same hidden states and read the same tokens. Each has a
-// slice of every matrix: rank r of n has block r of n equal ones (of the vocabulary, whose blocks
-// may differ by one, a lab::Range). All ranks call these functions together, and take part in every
-// message; those of tasks 1 and 2 are one all_reduce of `x`, `y` or `dx` where numbers are summed.
-// A group of one rank sends nothing. Functions keep nothing between calls, and several microbatches
-// may be in flight. What a function is not said to change, it only reads. Arguments are contiguous
-// and do not overlap.
+// slice of every matrix: rank r of n has block r of n equal ones. Blocks of the vocabulary may
+// differ by one, so a lab::Range says which tokens a rank has. All ranks call these functions
+// together, and take part in every message. In tasks 1 and 2, a function that sums over the ranks
+// does so by one all_reduce of the tensor that holds the result. A group of one rank sends nothing.
+// Functions keep nothing between calls, and several microbatches may be in flight. What a function
+// is not said to change, it only reads. Arguments are contiguous and do not overlap.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -67,9 +67,10 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// head_dim() and dim are those of the whole model. `weights`: this rank's slices, and the norms,
 /// which every rank has; their gradients are the same on all ranks, and complete.
 /// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
-/// be kept elsewhere. All its tensors have the right shapes; those of this block are filled.
-/// A backward pass may overwrite what its block has filled. No pass replaces the tensors, which
-/// serve one microbatch after the other; the MLP's functions leave alone what attention has filled.
+/// be kept elsewhere. Its tensors exist, in the right shapes, and later serve other microbatches:
+/// write into them, but never assign another tensor to a member. A forward pass fills those that
+/// its comment names. The backward pass of the same block may overwrite them. The MLP's functions
+/// only read what attention has filled.
 /// Messages: one all_reduce of N*C numbers in each of these functions.
 
 /// Task 3 · output [N, C] = middle + mlp(norm(middle)), where `kept.middle` is read; fills
@@ -89,8 +90,8 @@ void mlp_backward(const lab::LayerShape& shape, const lab::LayerWeights& weights
 void attention_forward(const lab::LayerShape& shape, const lab::LayerWeights& weights,
                        const lab::Tensor& rope_angles, const lab::Tensor& input,
                        lab::LayerActivations& kept, lab::ProcessGroup& ranks);
-/// Task 4 · `gradient` [N, C] is that of `kept.middle` on entry and that of `input` on return. Adds
-/// to the gradients of attention_norm, qkv and attention_out.
+/// Task 4 · `gradient` [N, C], the same on all ranks, is that of `kept.middle` on entry and that of
+/// `input` on return. Adds to the gradients of attention_norm, qkv and attention_out.
 void attention_backward(const lab::LayerShape& shape, const lab::LayerWeights& weights,
                         const lab::Tensor& rope_angles, const lab::Tensor& input,
                         lab::LayerActivations& kept, const lab::Tensor& gradient,
@@ -109,8 +110,8 @@ void embed_backward(std::span<const int32_t> tokens, const lab::Tensor& dy,
 /// Task 5 · Lab 01's causal_lm_loss, where no rank of several ever holds a whole row of logits.
 ///
 /// `logits` [B, T, V/n]: this rank's columns, of the tokens of `vocabulary`; on return their
-/// gradient. Targets, padding, `total_targets` and the accuracy (1e-5, also near 10,000) are as in
-/// lab 01. Returns the loss, the same on every rank, bit for bit.
+/// gradient. Targets, padding, `total_targets` (which may be 0) and the accuracy (1e-5, also for
+/// scores near 10,000) are as in lab 01. Returns the loss, the same on every rank, bit for bit.
 /// Messages: at most three all_reduces, of at most 3*N numbers together.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets, const lab::Range& vocabulary,
@@ -134,17 +135,18 @@ struct Mesh {
   lab::ProcessGroup pipeline;
   /// The ranks with the same weights, one in each pipeline.
   lab::ProcessGroup replicas;
-  /// All stages and slices of its pipeline, which hold the whole model together: stage by stage,
-  /// slice by slice.
+  /// All stages and slices of its pipeline, which hold the whole model together, in the order of
+  /// the ranks of `world`.
   lab::ProcessGroup model;
 };
 
-/// Task 6 · The mesh of dp pipelines of pp stages, each on tp ranks. All ranks of `world` call it.
+/// Task 6 · The mesh of dp pipelines of pp stages, each stage on tp ranks. All ranks of `world`
+/// call it.
 ///
 /// Ranks that talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
 /// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
-/// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks; also if one of
-/// the three is 0. None is negative.
+/// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks; that includes a
+/// 0 among the three. None is negative.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
@@ -152,9 +154,10 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// Its norm counts every weight once (a tied head exists on a single stage only). Matrices are
 /// divided; norms (tensors of one dimension) are on every rank of a stage, with the same gradient.
 /// `stage.slice()` says which slice this rank holds. If the norm exceeds `max_norm`, all gradients
-/// of this rank are scaled by max_norm / norm. `max_norm` is positive; infinite, it clips nothing.
-/// Returns the norm before, the same bits on every rank, accurate to 1e-6 of it. One message of one
-/// number, whether it clips or not.
+/// of this rank are scaled by max_norm / norm. `max_norm` is positive, and may be infinite; you
+/// need not check that. Returns the norm before, the same bits on every rank, accurate to 1e-6 of
+/// it. If it is not finite, the gradients may hold anything afterwards. One message of one number,
+/// whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10

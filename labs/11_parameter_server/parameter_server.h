@@ -43,7 +43,7 @@ struct Server {
   lab::Tensor sum = {};             // of the next update: the gradients that have come for it, each
                                     // times its samples; zeros at first
   int64_t samples = 0;              // of these gradients
-  int gradients = 0;                // how many these are, below n
+  int gradients = 0;                // how many of them have come; below n
   int64_t next_item = 0;            // all items below have been handed out at least once
   std::set<int64_t> returned = {};  // items that were handed out and came back without a gradient
   int64_t next_ticket = 0;
@@ -53,17 +53,18 @@ inline constexpr int64_t kUnbounded = int64_t{1} << 62;
 
 /// Task 1 · A gradient has arrived.
 ///
-/// If no lease has this ticket's number, the gradient has been counted before, or its item belongs
-/// to somebody else now: nothing changes, and the result is false.
+/// If no lease has this ticket's number, the gradient has been counted before, or the ticket was
+/// taken back. Then nothing changes, and the result is false.
 /// Otherwise the lease ends, and the gradient counts, once, with the weight of its samples. With
-/// the n-th gradient since the last update, `server.update` is called with their mean over all
-/// samples (zeros if there are none). Then `version` grows by one, not before, and `sum`, `samples`
-/// and `gradients` begin anew. The result is true. push.gradient stays as it is.
+/// the n-th gradient since the last update, `server.update` is called, once, with their mean over
+/// all samples (zeros if there are none), which it needs only during the call. Then `version` grows
+/// by one, not before, and `sum`, `samples` and `gradients` begin anew, at zero. The result is
+/// true. push.gradient stays as it is.
 bool on_push(Server& server, const lab::Push& push);
 
 /// Task 2 · Whether one more ticket may be handed out now, so that no gradient can ever be used
-/// with a staleness above s. Changes nothing. `server`: in any state that pulls, pushes and leaving
-/// workers can bring it to.
+/// with a staleness above s. Changes nothing. Whether an item is left plays no part here. `server`:
+/// in any state that pulls, pushes and leaving workers can bring it to.
 ///
 /// The staleness of a gradient is the number of updates made between the version of its ticket and
 /// the update that it becomes part of. Gradients become part of updates in the order of their
@@ -77,8 +78,8 @@ bool may_start(const Server& server);
 /// If the worker still has a lease, it has lost the ticket (the reply was lost, or it died and came
 /// back): first the lease ends as in on_leave, whatever comes next. Then, if may_start() says so,
 /// it gets the smallest item that was returned; if there is none, the next new one, if the run has
-/// one left. The ticket's number is next_ticket, its version the present one, and the lease is
-/// noted.
+/// one left. The ticket's number is next_ticket, which then grows by one; its version is the
+/// present one; the lease is noted.
 std::optional<lab::Ticket> on_pull(Server& server, int worker);
 
 /// Task 3 · A worker is gone, or silent for too long. If it has a lease, that ends, and its item is
@@ -92,12 +93,12 @@ struct Worker {
   lab::Request last = {};  // the request without an answer; at first a pull
 };
 
-/// Task 4 · The worker's next request, given what came back after `worker.last`.
+/// Task 4 · The worker's next request, which replaces `worker.last`, given the reply to that.
 ///
 /// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls. kDone:
-/// stops, and stays stopped: after it, only kNothing comes back. kNothing: the same request again,
-/// because nobody knows whether it or its answer was lost; nothing is computed again. So the first
-/// call, with kNothing, returns a pull.
+/// returns kStop; all later replies are kNothing. kNothing: the same request again, because nobody
+/// knows whether it or its answer was lost; nothing is computed again. So the first call, with
+/// kNothing, returns a pull.
 lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute);
 
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.
@@ -106,8 +107,8 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 /// none if either number is 0.
 /// `seed` and `round` are below 2^32, as std::seed_seq takes no more of a number.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
-/// clients is as likely as any other. Another seed is another run: its sequence of sets must be
-/// another one, and not the same some rounds later, as with a generator made of `seed + round`.
+/// clients is as likely as any other. Two seeds give different sequences of sets. Nor may one
+/// sequence be the other some rounds later, as with a generator made of `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.
@@ -131,21 +132,23 @@ struct Outer {
 ///
 /// `weights` is w, flat, and changes in place; so does outer.velocity. alpha = 1 and mu = 0 leave
 /// lab 03's average. Without results, or without samples, nothing changes. The results stay as
-/// they are.
+/// they are; all their weights are finite, and in memory of their own.
 void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer);
 
 /// Task 6 · How long one synchronous step's messages take, in seconds, with the weights (`bytes`)
 /// divided equally among `servers` machines: every worker pulls a part from each of them and later
 /// pushes a part to each. A message of b bytes takes link.seconds(b). A machine sends one message
 /// at a time and receives one at a time. Messages are arranged so that the busiest machine is never
-/// idle, in either direction: max(workers, servers) messages one after the other.
+/// idle. First come all pulls, then all pushes, and each of the two takes max(workers, servers)
+/// messages one after the other.
 double server_seconds(int workers, int servers, double bytes, const lab::LinkCost& link);
 
-/// Task 6 · A ring all-reduce of as many bytes among the workers, without a server (lab 07).
+/// Task 6 · A ring all-reduce of as many bytes among the workers, without a server: lab 07's time
+/// with equal chunks, whole or not, and without the additions.
 double ring_seconds(int workers, double bytes, const lab::LinkCost& link);
 
 /// Task 6 · The fewest servers, from 1 to `workers`, with which server_seconds is at most
-/// `seconds`; 0 if it is more even with `workers` of them.
+/// `seconds`; 0 if it is more, even with `workers` of them.
 int enough_servers(int workers, double bytes, const lab::LinkCost& link, double seconds);
 
 /// Given: whether every item has become part of an update.

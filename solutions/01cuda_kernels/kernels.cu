@@ -130,14 +130,14 @@ __global__ void adam_kernel(AdamStep step, float* parameters, const float* gradi
 
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels) {
-  if (rows == 0 || channels == 0) return;
+  if (channels == 0) return;
   lab::cuda::launch(rmsnorm_kernel, static_cast<unsigned>(rows), kThreads, lab::cuda::stream(), x,
                     weight, epsilon, y, inverse_rms, channels);
 }
 
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab) {
-  if (rows == 0 || vocab == 0) return;
+  if (vocab == 0) return;
   lab::cuda::launch(softmax_cross_entropy_kernel, static_cast<unsigned>(rows), kThreads,
                     lab::cuda::stream(), logits, targets, scale, losses, vocab);
 }
@@ -145,7 +145,6 @@ void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float s
 void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  float* parameters, const float* gradients, float* first_moment,
                  float* second_moment, int64_t count) {
-  if (count == 0) return;
   // In double, rounded once at the end: with beta^step rounded to float first, 1 - beta^step would
   // lose digits.
   const AdamStep constants{

@@ -52,13 +52,13 @@ def main() -> int:
 
     lab = options.lab
     number, name = lab.split("_", 1)
-    solution = ROOT / "solutions" / lab / f"{name}.cpp"
+    solution = next((ROOT / "solutions" / lab).glob(f"{name}.c*"))
     folder = options.build / "mutation" / lab
     sources = folder / "sources"
     objects = folder / "objects"
     messages = folder / "messages"
     messages.mkdir(parents=True, exist_ok=True)
-    for old in [*sources.glob("*.cpp"), *messages.glob("*.txt")]:
+    for old in [*sources.glob("*.c*"), *messages.glob("*.txt")]:
         old.unlink()
     only = ["--only", options.only] if options.only else []
     made = subprocess.run(

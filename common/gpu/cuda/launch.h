@@ -4,8 +4,9 @@
 //   launch(scale_kernel, blocks, 256, stream, data, count, factor);
 //   launch(tile_kernel, blocks, dim3(32, 8), stream, DynamicShared{bytes}, data);
 //
-// Arguments are converted to the kernel's parameters as in a call. A failed launch throws Error; a
-// kernel that fails while it runs is reported by a later call (see check.h).
+// Arguments are converted to the kernel's parameters as in a call. A grid without blocks starts
+// nothing. A failed launch throws Error; a kernel that fails while it runs is reported by a later
+// call (see check.h).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,7 +29,7 @@ constexpr size_t kSharedBytesUnasked = size_t{48} << 10;
 template <typename... Parameters, typename... Args>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
             DynamicShared shared, Args&&... args) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;  // nothing to do; CUDA would refuse it
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;  // CUDA would refuse it
   if (shared.bytes > kSharedBytesUnasked) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared.bytes)),

@@ -18,6 +18,10 @@ using lab::grading::Mistake;
 using lab::grading::Parcel;
 using lab::grading::stop;
 
+/// Of gradients, relative to the largest of the model: they may be summed before they are added to
+/// what was there.
+constexpr double kSumTolerance = 5e-6;
+
 /// What the loss might have left: small numbers once, zeros where nothing is predicted.
 Tensor logits_gradient(const Pipeline& pipeline, size_t pass) {
   const TokenBatch& batch = pipeline.batch(pass);
@@ -137,7 +141,7 @@ void expect_gradients(const Pipeline& pipeline, const std::vector<Parcel>& stage
     return Expected{
         .what = "the gradients",
         .values = after[s],
-        .tolerance = {kTolerance * largest},
+        .tolerance = {kSumTolerance * largest},
         .name = [&,
                  s](size_t i) { return oracle.name(i + oracle.range(static_cast<int>(s)).first); },
         .mistakes =

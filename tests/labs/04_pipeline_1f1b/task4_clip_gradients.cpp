@@ -44,6 +44,7 @@ struct Traits {
   double magnitude = 1;                // 0: drawn
   double outlier = 0;                  // one gradient of one stage; 0: none
   std::optional<double> refused = {};  // max_norm instead of the limit, not to be accepted
+  bool of_backward = false;            // the rank makes them; max_norm is small
 };
 
 const std::vector<Traits>& all_traits() {
@@ -75,6 +76,7 @@ const std::vector<Traits>& all_traits() {
       {.name = "max_norm -1", .refused = -1},
       {.name = "max_norm not a number", .refused = kNan},
       {.name = "short gradients, equally long on all stages", .limit = 1.2, .parts = Parts::kEqual},
+      {.name = "the gradients of a backward pass", .of_backward = true},
   };
   return traits;
 }
@@ -82,7 +84,7 @@ const std::vector<Traits>& all_traits() {
 /// One call of clip_gradients on all stages.
 struct ClipCall {
   Traits traits;
-  std::vector<Numbers> stages = {};  // the gradients of each, packed
+  std::vector<Numbers> stages = {};  // the gradients of each, packed; none if a rank makes them
   double norm = 0;                   // of all
   double max_norm = 0;
 
@@ -102,6 +104,10 @@ ClipCall draw_call(const Pipeline& pipeline, const lab::grading::TrainingOracle&
   using Parts = Traits::Parts;
   ClipCall call{.traits = all_traits()[number]};
   const Traits& t = call.traits;
+  if (t.of_backward) {
+    call.max_norm = 1e-3;
+    return call;
+  }
   std::mt19937_64 draw(1000 * pipeline.training.seed + number);
   const size_t chosen = draw() % pipeline.stages();
   const double exponent = static_cast<double>(draw() % 31) - 15;
@@ -136,8 +142,9 @@ std::vector<Parcel> inputs(const Pipeline& pipeline) {
   for (size_t s = 0; s < stages.size(); ++s) {
     stages[s].set("steps", static_cast<double>(calls.size()));
     for (size_t k = 0; k < calls.size(); ++k) {
-      const Numbers& gradients = calls[k].stages[s];
       stages[s].set(fmt::format("max_norm.{}", k), calls[k].max_norm);
+      if (calls[k].traits.of_backward) continue;
+      const Numbers& gradients = calls[k].stages[s];
       const Tensor packed = Tensor::empty({static_cast<int64_t>(gradients.size())});
       std::ranges::copy(gradients, packed.data());
       stages[s].set(fmt::format("gradients.{}", k), packed);
@@ -300,8 +307,12 @@ void expect_refused(const ClipCall& call, const Parcel& result, size_t s, size_t
 }
 
 void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
-  const std::vector<ClipCall> calls = calls_of(pipeline);
+  std::vector<ClipCall> calls = calls_of(pipeline);
   for (size_t k = 0; k < calls.size(); ++k) {
+    if (calls[k].traits.of_backward) {
+      calls[k].stages = lab::grading::tensors_of(stages, fmt::format("made.{}", k));
+      calls[k].norm = norm_of(calls[k].stages);
+    }
     for (size_t s = 0; s < stages.size(); ++s) expect_refused(calls[k], stages[s], s, k);
     if (!calls[k].refused()) expect_norms(calls, stages, k);
     expect_gradients(calls[k], stages, k);

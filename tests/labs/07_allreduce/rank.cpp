@@ -151,6 +151,22 @@ Parcel run_reduction(const Parcel& input, ProcessGroup& world) {
   });
 }
 
+/// Task 2, on more elements than a parcel should carry: the rank makes the numbers and checks them.
+Parcel run_large(const Parcel& input, ProcessGroup& world) {
+  const Tensor tensor = Tensor::empty({static_cast<int64_t>(input.number("elements"))});
+  const auto whole = [](int64_t i) { return static_cast<float>(i % 1021); };  // sums are exact
+  for (int64_t i = 0; i < tensor.numel(); ++i)
+    tensor.data()[i] = whole(i) + static_cast<float>(world.rank());
+  ring_all_reduce(tensor, ReduceOp::kSum, world);
+  const auto n = static_cast<float>(world.size());
+  int64_t right = 0;
+  while (right < tensor.numel() && tensor.data()[right] == n * whole(right) + n * (n - 1) / 2)
+    ++right;
+  Parcel result;
+  result.set("right", static_cast<double>(right));
+  return result;
+}
+
 /// Task 4.
 Parcel run_hierarchical(const Parcel& input, ProcessGroup& world) {
   const auto op = static_cast<ReduceOp>(static_cast<int>(input.number("op")));
@@ -189,8 +205,9 @@ Parcel run_choose(const Parcel& input) {
 }  // namespace lab07
 
 int main(int argc, char** argv) {
-  return lab::grading::rank_main(
-      argc, argv,
-      {.alone = {{"choose", lab07::run_choose}},
-       .group = {{"reduction", lab07::run_reduction}, {"hierarchical", lab07::run_hierarchical}}});
+  return lab::grading::rank_main(argc, argv,
+                                 {.alone = {{"choose", lab07::run_choose}},
+                                  .group = {{"reduction", lab07::run_reduction},
+                                            {"large", lab07::run_large},
+                                            {"hierarchical", lab07::run_hierarchical}}});
 }

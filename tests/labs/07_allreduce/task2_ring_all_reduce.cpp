@@ -1,4 +1,5 @@
 // Task 2: the two halves of the ring, and both.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "labs/07_allreduce/allreduce.h"
@@ -38,6 +39,20 @@ TEST(Task2, LongChunks) {
   expect_cases(each(2 * kSegment + 5, false, lab::ReduceOp::kMin), 2, simulated);
   expect_cases(each(2 * kSegment), 2, simulated);      // just not cut
   expect_cases(each(2 * kSegment + 1), 2, simulated);  // only one of the chunks may be cut
+}
+
+// From here on, the number of a segment times that of elements exceeds 32 bits.
+TEST(Task2, LargeTensors) {
+  constexpr double kElements = (1 << 24) + 1;
+  lab::grading::Call call{.scenario = "large", .inputs = std::vector<lab::grading::Parcel>(2)};
+  for (lab::grading::Parcel& input : call.inputs) input.set("elements", kElements);
+  const lab::grading::JobOptions simulated{.network = lab::grading::Network::kSimulated};
+  for (const lab::grading::Parcel& rank : run_call(call, simulated))
+    if (rank.number("right") != kElements)
+      lab::grading::stop(fmt::format(
+          "ring_all_reduce of {:.0f} elements on 2 ranks: only the first {:.0f} are right: does "
+          "a product of lengths exceed 32 bits?",
+          kElements, rank.number("right")));
 }
 
 TEST(Task2, SizesThatDifferAndADeadRankAreExplained) {

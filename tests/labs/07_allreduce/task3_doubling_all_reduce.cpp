@@ -22,7 +22,7 @@ TEST(Task3, ScratchAndTime) {
   expect_cases({{.function = kFunction, .elements = 120'000},
                 {.function = kFunction, .elements = 3 * kSegment}},
                4, timed());
-  for (const int ranks : {3, 6, 8, 17})
+  for (const int ranks : {3, 6, 8, 17, 64})
     expect_cases({{.function = kFunction, .elements = 7}, {.function = kFunction, .elements = 600}},
                  ranks, timed());
 }
