@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "common/error.h"
+
 namespace lab {
 
 /// Fills the end of a row that is shorter than the others. Never a token of any vocabulary.
@@ -24,8 +26,11 @@ struct TokenBatch {
   }
 
   /// How many predictions count: position t predicts token t+1, so every token except the first of
-  /// each row is a target; padding is not. B·(T-1) for full rows.
+  /// each row is a target; padding is not. B·(T-1) for full rows. Throws Error without tokens.
   int64_t target_count() const {
+    require(static_cast<int64_t>(tokens.size()) == batch * length,
+            "target_count: the batch [{}, {}] has {} tokens: may this rank read them?", batch,
+            length, tokens.size());
     int64_t count = 0;
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t t = 1; t < length; ++t) count += row(b)[static_cast<size_t>(t)] != kPadding;

@@ -21,7 +21,10 @@ double gradient_norm(const LlamaStage& stage) {
 }
 
 double clip_gradients(LlamaStage& stage, double max_norm) {
-  require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive", max_norm);
+  require(max_norm > 0.0,
+          "clip_gradients: the largest norm is {}, it must be positive; without a limit, do not "
+          "call it",
+          max_norm);
   const double norm = gradient_norm(stage);
   if (norm > max_norm) {
     scale(stage.gradients(), static_cast<float>(max_norm / norm));

@@ -42,6 +42,8 @@ class StageCheck {
       if (action.microbatch < 0 || action.microbatch >= microbatches_)
         return fmt::format("{}, but the microbatches are 0 to {}", to_string(action),
                            microbatches_ - 1);
+      if (action.posted && !is_message(action.kind))
+        return fmt::format("{} is posted, but only messages can be", name(action));
       if (std::string text = check_side(action); !text.empty()) return text;
       if (static_cast<size_t>(action.microbatch) >= count) continue;
       int& place = at(action.kind, action.microbatch);

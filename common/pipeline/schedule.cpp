@@ -16,9 +16,8 @@ bool Schedule::has_messages() const {
 
 std::string to_string(const Action& action) {
   static constexpr std::array kPrefixes = {"F", "B", "<F", ">F", "<B", ">B"};
-  const bool posted = action.posted && is_message(action.kind);
   return fmt::format("{}{}{}", kPrefixes.at(static_cast<size_t>(action.kind)), action.microbatch,
-                     posted ? "*" : "");
+                     action.posted ? "*" : "");
 }
 
 std::string to_text(const Schedule& schedule) {

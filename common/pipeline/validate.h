@@ -27,8 +27,8 @@ struct ScheduleFault {
 };
 
 /// Nothing if every stage can finish its list; otherwise the first fault:
-///   - a microbatch out of range; a forward or backward that is missing or doubled; a backward
-///     before its own forward; no stages, no microbatches;
+///   - a microbatch out of range; a forward or backward that is missing, doubled or posted; a
+///     backward before its own forward; no stages, no microbatches;
 ///   - in a program, a message that is missing or doubled, or that a stage does not have (the first
 ///     stage receives no activation and sends no gradient, the last one sends no activation and
 ///     receives no gradient); a recv after the pass that reads its data, a send before the pass

@@ -27,7 +27,8 @@ std::string who_am_i(const lab::ProcessGroup& world);
 /// ranks keep theirs, including rank 0.
 void hand_over(lab::ProcessGroup& world, const lab::Tensor& tensor);
 
-/// Exercise 4 · The mean of all ranks' values; every rank returns the same result.
+/// Exercise 4 · The mean of all ranks' values: their sum, divided by the world size. Every rank
+/// returns the same result.
 float mean_over_ranks(lab::ProcessGroup& world, float value);
 
 /// Exercise 5 · All ranks form a ring: each sends to its right neighbour, rank + 1, and receives

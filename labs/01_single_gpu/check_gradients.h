@@ -17,11 +17,12 @@
 #include "common/optim/optimizer.h"
 #include "common/tensor/parallel.h"
 #include "common/tensor/tensor.h"
+#include "common/todo.h"
 #include "labs/01_single_gpu/single_gpu.h"
 
 namespace lab01 {
 
-/// A gradient that differs from the differences by more than this, relative to its size, is wrong.
+/// A gradient that differs from the differences by more than this part of its length is wrong.
 inline constexpr double kGradientTolerance = 0.01;
 
 /// Of many checks, the one with the largest error.
@@ -102,10 +103,10 @@ inline WorstCheck check_step(LossFunction loss, float step) {
 /// the largest error. Returns whether the gradient is right there.
 template <typename Check>
 bool report_check(const char* what, float best, const Check& check) {
-  fmt::print("{}\n{:>8}   largest error\n", what, "h");
+  const WorstCheck worst = check(best);
+  fmt::print("{}\n{:>8}   largest error, of the length of the whole gradient\n", what, "h");
   for (const float h : {1e-1F, 1e-2F, 1e-3F, 1e-4F, 1e-5F, 1e-6F})
     fmt::print("{:8g}   {:11.4f} %\n", h, 100 * check(h).check.error());
-  const WorstCheck worst = check(best);
   const bool right = worst.check.error() < kGradientTolerance;  // not if it is not a number
   fmt::print("{}, with h = {:g}; largest error at {}: gradient {:.5f}, difference {:.5f}\n",
              right ? "right" : "WRONG", best, worst.where, worst.check.gradient,
@@ -113,17 +114,22 @@ bool report_check(const char* what, float best, const Check& check) {
   return right;
 }
 
-/// Compares both gradients with (L(x + h) - L(x - h)) / 2h. Returns main's exit code: 1 if one is
-/// wrong.
+/// Compares both gradients with (L(x + h) - L(x - h)) / 2h, that of train_step only if it is
+/// written. Returns main's exit code: 1 if one is wrong.
 inline int check_gradients(LossFunction loss) {
   lab::set_thread_count(1);  // so small that threads would wait longer than they compute
   const bool loss_is_right = report_check("causal_lm_loss: 48 scores, each moved by h alone", 1e-2F,
                                           [&](float h) { return check_loss(loss, h); });
   fmt::print("\n");
-  const bool step_is_right =
-      report_check("train_step: 21 tensors of weights, each moved by h as a whole", 1e-3F,
-                   [&](float h) { return check_step(loss, h); });
-  return loss_is_right && step_is_right ? 0 : 1;
+  try {
+    const bool step_is_right =
+        report_check("train_step: 21 tensors of weights, each moved by h as a whole", 1e-3F,
+                     [&](float h) { return check_step(loss, h); });
+    return loss_is_right && step_is_right ? 0 : 1;
+  } catch (const lab::NotImplemented& error) {
+    fmt::print("train_step is not checked yet: {}\n", error.what());
+    return loss_is_right ? 0 : 1;
+  }
 }
 
 }  // namespace lab01

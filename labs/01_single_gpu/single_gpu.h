@@ -37,7 +37,7 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 ///     whole step, over all its microbatches; 0 if it has none.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
-/// without targets. To the errors of cross_entropy it adds at most 1e-5 of the value, however many
+/// without targets. Accepted errors, beyond those of cross_entropy: 1e-5 of the value, however many
 /// targets there are, and 1e-5 / total_targets in the gradient.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets);
@@ -49,9 +49,10 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 /// blocks of the weights by several threads at once: touch nothing but the spans.
 ///
 /// Float is accurate enough throughout. Accepted errors, for betas from 0 to below 1 and any step:
-/// of the first moment, 1e-6 * (|old moment| + |gradient|), of the second one the same with the
-/// gradient's square; of a weight, its rounding to float and 2e-4 of its change, where that is
-/// computed as if both terms of the first moment had the same sign.
+///   - first moment: 1e-6 * (|old moment| + |gradient|); second moment: the same with the
+///     gradient's square;
+///   - weight: its rounding to float, and 2e-4 of the change that it would make if both terms of
+///     the first moment had the same sign.
 void adam_update(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  std::span<float> parameters, std::span<const float> gradients,
                  std::span<float> first_moment, std::span<float> second_moment);
@@ -65,7 +66,7 @@ using lab::LossFunction;
 /// same, even if microbatches have different numbers of targets. Gradients left over from before
 /// have no effect. The backward pass of a microbatch comes before the forward pass of the next one,
 /// so that the activations of only one are in memory.
-/// `loss`: causal_lm_loss, passed in; call it once per microbatch, and not your own by name.
+/// `loss`: what to call, once per microbatch, instead of your own causal_lm_loss by name.
 /// `max_gradient_norm`: clip the accumulated gradient to this norm with lab::clip_gradients; 0: do
 ///     not clip.
 /// model.gradients() still holds the gradient, as the optimizer got it, when the step returns.

@@ -3,8 +3,8 @@
 //
 // All pointers are GPU memory, aligned as floats are and no more; no two arrays overlap; matrices
 // are row-major without gaps. Each function launches one kernel, which does all the work, on the
-// workbook's stream (lab::cuda::stream()), and returns at once. Sizes may be anything from 0 up: no
-// row length is promised to be a multiple of the block or of the warp.
+// workbook's stream (lab::cuda::stream()), or none if a size is 0, and returns at once. Sizes may
+// be anything from 0 up: no row length is promised to be a multiple of the block or of the warp.
 //
 // Every result must be the same, to the last bit, in every run: no sum may depend on which thread
 // comes first. The functions keep nothing between calls: results depend on the arguments alone.
@@ -16,24 +16,25 @@
 
 namespace lab01cuda {
 
-/// Threads per block in all three launches.
+/// Threads per block in the starter's three launches.
 inline constexpr int kThreads = 128;
 
 /// Task C1 · RMSNorm.
 ///     inverse_rms[n] = 1 / sqrt(mean over c of x[n, c]² + epsilon)
 ///     y[n, c] = x[n, c] * inverse_rms[n] * weight[c]
 /// The threads of a block share the work of a row: in rows of 4,096 columns and more, no thread
-/// reads more numbers than a quarter of the columns, those of `weight` included. The starter's
-/// launch has one block per row, which adds it up per thread, then within each warp by shuffles,
-/// then over the warps through shared memory; other ways are allowed. Accepted error of each
-/// result: 1e-5 of it. The sum of a row's squares is less than the largest float. Without a column
-/// there is nothing to write, also no inverse_rms.
+/// reads or writes as many numbers as a quarter of the columns. What is read twice counts twice,
+/// and so does `weight`. The starter's launch has one block per row, which adds it up per thread,
+/// then within each warp by shuffles, then over the warps through shared memory; other ways are
+/// allowed. Accepted error of each result: 1e-5 of it. `epsilon` is positive, and the sum of a
+/// row's squares is less than the largest float. Without a column there is nothing to write, not
+/// even inverse_rms.
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels);
 
-/// Task C2 · Softmax, cross-entropy and its gradient, one block per row; reads each row from memory
-/// at most twice, and the target's score once more if it likes. The threads divide the work as in
-/// C1.
+/// Task C2 · Softmax, cross-entropy and its gradient. Reads each row from memory at most twice;
+/// beyond that, each thread may read the target and its score. The threads share the work of a row
+/// as in C1, and other ways than the starter's launch are allowed again.
 /// `logits` [rows, vocab]: the scores of a position; on return their gradient,
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
@@ -41,13 +42,14 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 /// scaled. Results are finite if the scores of a row differ by no more than the largest float.
 /// Accepted errors in rows of up to 10,000 scores, and ten times as much in longer ones: of a loss,
 /// 1e-5 (relative; below 1: absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7).
-/// `scale` is not negative. Without a score there is nothing to write.
+/// `scale` is not negative. Without a score there is nothing to write, not even losses.
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 
 /// Task C3 · The Adam update of lab01::adam_update in one pass over memory: each of the four arrays
-/// is read once, and three are written once. A grid-stride loop, with few elements per thread: in
-/// arrays of 100,000 elements and more, no thread updates more than a thousandth.
+/// is read once, and three are written once. Accepted errors, betas and steps are those of
+/// lab01::adam_update. In arrays of 100,000 elements and more, no thread updates more than a
+/// thousandth of them; which ones is up to you.
 void launch_adam(const lab::AdamConfig& config, float learning_rate, int64_t step,
                  float* parameters, const float* gradients, float* first_moment,
                  float* second_moment, int64_t count);

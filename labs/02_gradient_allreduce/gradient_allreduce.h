@@ -1,8 +1,8 @@
 // Lab 02 · one training step on several ranks. This is the contract; you write
 // gradient_allreduce.cpp.
 //
-// Every rank holds the whole model and reads its own shard of the data. All ranks call these
-// functions together, except `shard`, and take part in every message of theirs. No function keeps
+// Every rank holds the whole model and reads its own shard of the data. All ranks call each
+// function but `shard` together, and take part in every message that it sends. No function keeps
 // anything between calls: results depend on the arguments alone.
 #pragma once
 
@@ -37,9 +37,9 @@ void broadcast_parameters(lab::LlamaStage& model, lab::ProcessGroup& world);
 ///
 /// Rank r of n gets the sequences at positions r, r+n, r+2n, ... of `order`. All ranks together
 /// then read in each step what one process with n times the batch would read, until the end of the
-/// epoch, where that process also reads what the shards leave out. Other shards of which all this
-/// is true pass the test as well, if they depend on nothing but the arguments. If there are fewer
-/// sequences than ranks, all shards are empty.
+/// epoch, where that process also reads what the shards leave out. Other shards pass the test, too,
+/// if they have the three properties above, keep the order, and depend on the arguments alone. If
+/// there are fewer sequences than ranks, all shards are empty.
 std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_size);
 
 /// Task 3 · Gradient aggregation: from the mean of each rank to the mean of all.
@@ -50,11 +50,10 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 /// `targets`: how many this rank has. May be 0; its gradients are then 0 on entry. If no rank has
 ///     any, all are 0 on return, too.
 ///
-/// All gradients travel in a single all_reduce of one flat tensor. A second one, of a single
-/// number, or one more element of that tensor, tells the ranks how many targets there are in
-/// total. No other message. (A float counts exactly up to 16,777,216 targets.) A single gradient
-/// tensor can be sent without a copy. Accepted error: 1e-6 of the sum of the magnitudes that are
-/// added.
+/// All gradients travel in a single all_reduce of one flat tensor. The number of targets travels in
+/// a second all_reduce, of that number alone, or as one more element of the flat tensor. There are
+/// no other messages. (A float counts exactly up to 16,777,216 targets.) A single gradient tensor
+/// can be sent without a copy. Accepted error: 1e-6 of the sum of the magnitudes that are added.
 void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
                        lab::ProcessGroup& world);
 
@@ -64,9 +63,10 @@ using lab::LossFunction;
 
 /// Task 4 · One optimizer step of all ranks together.
 ///
-/// Lab 01's train_step (its task 3), with one addition: between the last backward pass and
-/// clipping, the gradients are averaged over the ranks. `model.gradients()` returns all of them as
-/// one tensor, which average_gradients can send without a copy. A span needs it in a variable:
+/// Lab 01's train_step (its task 3) with all that it promises, and one addition: between the last
+/// backward pass and clipping, the gradients are averaged over the ranks. `model.gradients()` then
+/// returns all of them as one tensor, which average_gradients can send without a copy. A span needs
+/// it in a variable:
 ///     const lab::Tensor gradients = model.gradients();
 ///     average_gradients({&gradients, 1}, targets, world);
 /// Clipping comes after averaging: it is the norm of the average that must not exceed
@@ -88,8 +88,8 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 /// Task 5 · The loss for the log: the mean over the targets of all ranks.
 ///
 /// `loss`: the mean over this rank's `targets`, as train_step returns it.
-/// Returns the same on every rank, bit for bit; 0 if no rank has a target. It sends a number or two
-/// of each rank, and the program calls it only every n steps.
+/// Returns the same on every rank, bit for bit; 0 if no rank has a target. Each rank contributes no
+/// more than two numbers, by whatever messages, and float is accurate enough.
 double average_loss(double loss, int64_t targets, lab::ProcessGroup& world);
 
 }  // namespace lab02

@@ -20,9 +20,8 @@ namespace lab03 {
 
 /// Task 1a · How much this rank's weights count in the average.
 ///
-/// `examples`: how much this rank learns from, in a unit that is the same on all ranks, so it may
-/// be
-///     a fraction; never negative, and not 0 on all of them.
+/// `examples`: how much this rank learns from, in any unit that all ranks share; fractions are
+///     allowed. Never negative, and not 0 on every rank.
 /// Returns examples / (sum of the examples of all ranks), accurate to 1e-6 of it, by whatever
 /// messages of a few numbers. All ranks call it together.
 double share_of(double examples, lab::ProcessGroup& world);
@@ -35,8 +34,9 @@ double share_of(double examples, lab::ProcessGroup& world);
 ///     numbers change in place, in the model's memory: a Tensor is a handle to them, and so is
 ///     every copy of it.
 /// `share`: this rank's, not negative; the shares of all ranks add up to 1, but for rounding.
-/// The weights travel in a single all_reduce, and nothing else does; on one rank, and without
-/// weights, it may be left out. All ranks call it together.
+/// The weights travel in a single all_reduce, and nothing else does; it may be left out if there is
+/// only one rank, or no weight. Accepted error: 1e-6 of the sum of the magnitudes that are
+/// added. All ranks call it together.
 void average_weights(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 /// Task 2 · Whether weights are averaged after this step: true after steps k, 2k, 3k, ...
@@ -57,9 +57,11 @@ struct Aggregation {
 /// rank waits for another, not even in a barrier. If one is due, the weights are averaged *after*
 /// the ranks' updates, all of them (`model.parameters()`) in one average, which is the only
 /// message. Each rank keeps its own optimizer state. What model.gradients() holds afterwards does
-/// not matter. `step`: number of this step, counted from 1, whatever the optimizer's count; the
-/// same on all ranks. The first six arguments are lab01::train_step's. Ranks have different
-/// microbatches, and may have different shares. Returns this rank's own loss, before the update.
+/// not matter.
+/// `step`: number of this step, counted from 1, whatever the optimizer's count.
+/// `step` and `aggregation.every` are the same on all ranks. Microbatches differ, and shares may.
+/// The first six arguments are lab01::train_step's.
+/// Returns this rank's own loss, before the update.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const lab::LossFunction& loss,
                   float learning_rate, double max_gradient_norm, int64_t step,
@@ -69,10 +71,10 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 ///
 /// `weights`: as in average_weights. Let w be the average of all ranks' weights by their shares.
 /// Rank r has drifted by sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of
-/// all ranks: the same bits on every rank, accurate to 1e-5 of it and to the rounding of the
-/// average, so it is nearly 0 if all replicas are equal.
-/// It only measures: the weights stay as they are, to the last bit. It costs the traffic of one
-/// average and of a few single numbers. All ranks call it together.
+/// all ranks: the same bits on every rank. Accepted error: 1e-5 of it, plus what the rounding of
+/// the average adds; so it is nearly 0, but not always 0, if all replicas are equal.
+/// It only measures: the weights stay as they are, to the last bit. It costs at most the traffic of
+/// one average and of a few single numbers. All ranks call it together.
 double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 }  // namespace lab03

@@ -65,8 +65,8 @@ using lab::LossFunction;
 /// `recv`.
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
-/// `loss`: called on the last stage once per microbatch, between its forward and its backward, also
-///     without any target; with `total_targets`, which may be 0.
+/// `loss`: called on the last stage once per microbatch, between its forward and its backward, even
+///     without any target; with `total_targets`, which may be 0 (then 1 is as good).
 /// The messages are those of the list, and no others. Adds to the stage's gradients. Returns the
 /// sum of the losses on the last stage, 0 on the others.
 ///
@@ -103,8 +103,9 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
 /// process with the whole model that takes lab 01's train_step over the same microbatches.
 /// Gradients left over from before do not matter.
-/// `loss`: as in task 4a. Only the last stage has targets, so it counts those of the whole step
-///     without a message; none is sent but those of the schedule and for clipping.
+/// `loss`: as in task 4a. The last stage counts the targets of the whole step, which needs no
+///     message; what the others count does not matter. There are no messages but those of the
+///     schedule and for clipping.
 /// `max_gradient_norm`: if it is positive, all ranks call lab04::clip_gradients(stage,
 ///     max_gradient_norm, pipeline) once, before the update. If it is 0, do not clip.
 /// Returns the mean loss over all targets on the last stage, 0 on the others.

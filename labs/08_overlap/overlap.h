@@ -80,9 +80,9 @@ void ready(Reducer& reducer, size_t parameter);
 /// Task 3 · The end of a step: waits for all buckets and for the number of targets, and writes into
 /// `reducer.gradients`, in place, the mean over the targets of all ranks; 0 if no rank has any.
 /// Nothing is sent.
-/// Throws lab::Error with the number of a parameter, before it waits for anything, if its gradient
-/// has not become ready, whether this rank has targets or not: its bucket was never posted, so all
-/// ranks would wait for it forever.
+/// Throws lab::Error, before it waits for anything, if a gradient has not become ready, whether
+/// this rank has targets or not: its bucket was never posted, so all ranks would wait for it
+/// forever. The message has the number of such a parameter.
 void finish(Reducer& reducer);
 
 /// What lab 01's causal_lm_loss looks like to task 4.
@@ -93,12 +93,12 @@ using lab::LossFunction;
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
 /// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
-/// by `model.when_gradient_ready`, which is empty again when the step returns. Every microbatch has
-/// its forward pass, `loss` and backward pass, even if it has no target. Gradients left over from
-/// before do not matter: the step sets them to 0 first. On a rank without a microbatch they stay 0,
-/// and it calls `ready` for all parameters, from the last to the first. `begin` comes before the
-/// first forward pass, so that the number of targets has all the time there is, and `finish` after
-/// the last backward pass.
+/// by `model.when_gradient_ready`, which is empty again when the step returns. A microbatch
+/// without targets adds nothing: run its passes all the same, or leave it out. Gradients left over
+/// from before do not matter: the step sets them to 0 first. On a rank without a microbatch they
+/// stay 0, and it calls `ready` for all parameters, from the last to the first. `begin` comes
+/// before the first forward pass, so that the number of targets has all the time there is, and
+/// `finish` after the last backward pass.
 /// `reducer.gradients` are those of `model`, in the order of named_parameters(). Everything else is
 /// as in lab 02: `loss` gets the number of this rank's targets in the step, which may be 0;
 /// clipping (if `max_gradient_norm` is positive) comes when the gradients are the means over all
@@ -127,8 +127,8 @@ struct Network {
 /// `ready_at`: when each parameter's gradient is ready, in seconds from the beginning of the
 /// backward pass, the same on all ranks. The backward pass ends when the last one is.
 /// Buckets travel one after the other; each starts when it has been posted (task 2) and the one
-/// before it has arrived. The number of targets is left out. The buckets hold every
-/// parameter, or there are none: then nothing is exposed.
+/// before it has arrived. The number of targets is left out. The buckets hold every parameter.
+/// Without any bucket, nothing is exposed.
 double exposed_seconds(std::span<const int64_t> sizes, std::span<const double> ready_at,
                        std::span<const Bucket> buckets, const Network& network);
 

@@ -50,10 +50,12 @@ std::string explanation(const std::vector<double>& got, const Expected& expected
   std::string best;
   double least = 1;
   if (!expected.mistakes) return best;
+  const double from_right = distance(got, expected.values, expected);
   for (const Mistake& mistake : expected.mistakes()) {
-    if (distance(expected.values, mistake.values, expected) <= 1) continue;  // no mistake here
-    // Two formulas for the same numbers differ by rounding: then the first is told.
+    if (mistake.values.size() == got.size() && is_right(mistake.values, expected)) continue;
     const double exact = distance(got, mistake.values, expected);
+    if (exact >= from_right) continue;  // explains no more than the right numbers do
+    // Two formulas for the same numbers differ by rounding: then the first is told.
     const double apart = exact < kAlike ? 0 : exact;
     if (apart < least || (best.empty() && apart <= 1)) {
       best = mistake.message;

@@ -258,7 +258,9 @@ int compare_steps() {
   fmt::print(
       "the same in {} scenarios: on every rank, the logits of each microbatch, the gradients given "
       "to the optimizer, the weights and the loss of step S are within S times {:g} % of the "
-      "reference's\n(the numbers only: ./workbook test {} also judges the messages)\n",
+      "reference's\n(only train_step, with the reference's loss and optimizer, and only its "
+      "numbers: "
+      "./workbook test {} judges everything)\n",
       compared_calls(), 100 * kSameFraction, points.number);
   return kPassed;
 }

@@ -140,6 +140,38 @@ __global__ void signs_kernel(const float* x, int* y) {
   if (threadIdx.x == 0) y[0] = count, y[1] = any, y[2] = all;
 }
 
+/// Functions that return a struct of two floats, in a register, and one of five, in memory; too
+/// large for the compiler to inline them unasked.
+struct Pair {
+  float sum;
+  float count;
+};
+__device__ Pair added(Pair a, Pair b) {
+  const float sum = logf(expf(a.sum) * expf(b.sum));
+  return {sum, logf(expf(a.count) * expf(b.count))};
+}
+struct Five {
+  float values[5];
+};
+__device__ Five twice(Pair a) {
+  const Pair sum = added(a, a);
+  return {{sum.sum, expf(sum.sum), 0, expf(sum.count), sum.count}};
+}
+
+__global__ void struct_sums_kernel(const float* x, float* y) {
+  __shared__ Pair parts[64];
+  __shared__ Five result;
+  parts[threadIdx.x] = added({x[threadIdx.x], 0.25F}, {0, 0});
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned i = 1; i < 64; ++i) parts[0] = added(parts[0], parts[i]);
+    result = twice(parts[0]);
+  }
+  __syncthreads();
+  const Five all = result;
+  y[threadIdx.x] = all.values[0] + all.values[4];
+}
+
 __global__ void constants_kernel(float* y) {
   static constexpr float kTable[] = {1.5F, 2.5F, -3.0F, 4.0F, 0.25F};
   __shared__ __nv_bfloat16 stored[2][5];
@@ -192,6 +224,8 @@ void affine(Affine task, int n) {
 void signs(const float* x, int* y, int n) {
   start(1, static_cast<unsigned>(n), 0, signs_kernel, x, y);
 }
+
+void struct_sums(const float* x, float* y) { start(1, 64, 0, struct_sums_kernel, x, y); }
 
 void constants(float* y) { start(1, 5, 0, constants_kernel, y); }
 

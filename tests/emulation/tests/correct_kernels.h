@@ -33,6 +33,9 @@ struct Affine {
 void affine(Affine task, int n);
 /// y[0], y[1], y[2] = how many of x > 0, whether any is, whether all are; one block.
 void signs(const float* x, int* y, int n);
+/// y[i] = 2 times the sum of 64 x, plus 32; structs in shared memory, given to functions and got
+/// from them.
+void struct_sums(const float* x, float* y);
 /// y[i] = the i-th of five constants; shared bfloat16 in the middle.
 void constants(float* y);
 

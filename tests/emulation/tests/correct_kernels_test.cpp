@@ -173,6 +173,15 @@ TEST_F(CorrectKernels, BarriersThatCount) {
   });
 }
 
+TEST_F(CorrectKernels, StructsGivenToFunctionsAndReturned) {
+  in_all_orders([&] {
+    DeviceArray<float> dx(std::vector<float>(64, 0.125F));
+    DeviceArray<float> dy(64);
+    struct_sums(dx.data(), dy.data());
+    for (const float y : dy.values()) EXPECT_NEAR(y, 48, 1e-3);
+  });
+}
+
 TEST_F(CorrectKernels, ConstantsAndSharedBfloat16) {
   in_all_orders([&] {
     DeviceArray<float> dy(5);

@@ -70,5 +70,10 @@ TEST_F(Races, OnHalvesOfWords) {
   });
 }
 
+TEST_F(Races, OnStructsThatFunctionsReturnAndGet) {
+  expect_error(races_on_returned_struct, {"part[", "at wrong_kernels.cu:", "a barrier"});
+  expect_error(races_on_given_struct, {"part[", "at wrong_kernels.cu:", "a barrier"});
+}
+
 }  // namespace
 }  // namespace lab::emulation

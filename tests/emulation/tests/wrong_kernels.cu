@@ -105,6 +105,29 @@ __global__ void races_on_bfloat16_kernel(const __nv_bfloat16* x, __nv_bfloat16* 
   y[threadIdx.x] = part[(threadIdx.x + 2) % 64];
 }
 
+// Too large for the compiler to inline it unasked.
+struct Pair {
+  float sum;
+  float count;
+};
+__device__ Pair added(Pair a, Pair b) {
+  const float sum = logf(expf(a.sum) * expf(b.sum));
+  return {sum, logf(expf(a.count) * expf(b.count))};
+}
+
+__global__ void races_on_returned_struct_kernel(const float* x, float* y) {
+  __shared__ Pair part[64];
+  part[threadIdx.x] = added({x[threadIdx.x], 1}, {0, 0});
+  y[threadIdx.x] = part[63 - threadIdx.x].sum;
+}
+
+__global__ void races_on_given_struct_kernel(const float* x, float* y) {
+  __shared__ Pair part[64];
+  part[threadIdx.x].sum = x[threadIdx.x];
+  part[threadIdx.x].count = 1;
+  y[threadIdx.x] = added(part[threadIdx.x], part[63 - threadIdx.x]).sum;
+}
+
 __global__ void past_static_array_kernel(float* y, int index) {
   __shared__ float first[16];
   __shared__ float second[16];
@@ -195,6 +218,13 @@ void block_reads_another_blocks_word(float* y) {
 }
 void races_on_bfloat16(const __nv_bfloat16* x, __nv_bfloat16* y) {
   start(1, 64, 0, races_on_bfloat16_kernel, x, y);
+}
+
+void races_on_returned_struct(const float* x, float* y) {
+  start(1, 64, 0, races_on_returned_struct_kernel, x, y);
+}
+void races_on_given_struct(const float* x, float* y) {
+  start(1, 64, 0, races_on_given_struct_kernel, x, y);
 }
 
 void past_static_array(float* y, int index) { start(1, 16, 0, past_static_array_kernel, y, index); }

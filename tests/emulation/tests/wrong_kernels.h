@@ -29,6 +29,8 @@ void atomic_and_plain(int* y);
 void blocks_write_one_word(float* y);
 void block_reads_another_blocks_word(float* y);
 void races_on_bfloat16(const __nv_bfloat16* x, __nv_bfloat16* y);
+void races_on_returned_struct(const float* x, float* y);
+void races_on_given_struct(const float* x, float* y);
 
 // Bounds and what was never written.
 void past_static_array(float* y, int index);

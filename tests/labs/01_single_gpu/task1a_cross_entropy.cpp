@@ -119,7 +119,7 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
   for (const double least : {1e-4, 1e-3, 1e-2})
     add(": 0 where the target is nearly certain: it becomes small there, but never 0",
         [=](const Softmax&, size_t, double loss) { return loss < least ? 0 : loss; });
-  if (std::isfinite(largest_got))
+  if (std::isfinite(largest_got) && largest_got > 0)
     add(fmt::format(" of an improbable target is cut off at {:.4g} nats: it has no limit; "
                     "compute log(sum) and the target's score apart (section 2.3)",
                     largest_got),
@@ -231,11 +231,14 @@ void expect_cross_entropies(const std::vector<Rows>& cases) {
               });
 }
 
-/// Row n has its largest score at place n.
+/// Row n has its largest score, which is the target's, at place n.
 Rows largest_everywhere(int64_t vocab) {
   const Tensor logits = draw_tensor({vocab, vocab}, 2.0, 16);
-  for (int64_t n = 0; n < vocab; ++n) logits.data()[n * vocab + n] = 300.0F;
   Rows rows = rows_of("the largest score in every place", logits);
+  for (size_t n = 0; n < rows.count(); ++n) {
+    rows.row(n)[n] = 300.0F;
+    rows.targets[n] = static_cast<double>(n);
+  }
   rows.if_not_finite =
       "not finite when the largest score is not among the first: look for it in the whole row";
   return rows;
@@ -263,7 +266,8 @@ TEST(Task1a, RowsOfEverySize) {
       {random_rows(16, 7, 4, 1), random_rows(16, 1000, 4, 2), random_rows(16, 7, 4, 3),
        random_rows(8, 9, 2, 4, scales), random_rows(8, 130, 2, 5, scales),
        random_rows(4, 13, 8, 6, scales), random_rows(2, 1, 4, 7), random_rows(9, 2, 4, 8),
-       random_rows(5, 4097, 6, 9), random_rows(8, 17, 1e-30, 10, scales), largest_everywhere(13),
+       random_rows(5, 4097, 6, 9), random_rows(8, 17, 1e-30, 10, scales),
+       given_rows("the largest score first", {300, 0, 1}, 3, {0}), largest_everywhere(13),
        random_rows(3, 3, 4, 11), random_rows(2, 32'000, 0.3, 12), random_rows(3, 151'937, 2, 17)});
 }
 

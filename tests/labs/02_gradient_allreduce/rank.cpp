@@ -68,14 +68,15 @@ double average_loss(double loss, int64_t targets, ProcessGroup& world) {
 
 namespace {
 
-/// Task 1: every rank has drawn different weights, for every tensor.
+/// Task 1: every rank has drawn different weights, for every tensor, or only for the last.
 Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   lab::LlamaStage model(lab::grading::model_of(input), lab::grading::span_of(input),
                         lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
-  const bool alike = input.number("alike") != 0;
+  const std::string unlike = input.text("unlike");
   for (const lab::Parameter& parameter : model.named_parameters()) {
     const std::span<float> weights = parameter.value.values();
-    if (alike)
+    if (unlike == "last" && parameter.name != model.named_parameters().back().name) continue;
+    if (unlike == "order")
       std::rotate(weights.begin(), weights.begin() + world.rank() % std::ssize(weights),
                   weights.end());
     else
@@ -158,6 +159,12 @@ Parcel run_average_gradients(const Parcel& input, ProcessGroup& world) {
 /// Task 4.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
   return lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
+    a.stage.observe_passes([&a](lab::LlamaStage::Pass pass, int, bool begins) {
+      lab::require(
+          pass != lab::LlamaStage::Pass::kForward || !begins || a.stage.activation_bytes() == 0,
+          "a forward pass begins while another microbatch still waits for its backward pass: the "
+          "activations of both are in memory");
+    });
     return train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm,
                       world);
   });

@@ -86,16 +86,19 @@ void expect_weights_of_rank_0(int ranks, const lab::grading::JobOptions& options
       lab::grading::draw_cases({.replicas = ranks}, lab::grading::scenario_seed() + 100);
   cases.back().model.vocab_size = 2003;
   cases.back().name = "a larger model";
-  cases.push_back(cases[0]);
-  cases.back().name = "replicas whose sums and norms are equal";
+  const size_t drawn = cases.size();
+  for (const char* name : {"replicas whose sums and norms are equal",
+                           "replicas that differ in their last tensor only"}) {
+    cases.push_back(cases[0]);
+    cases.back().name = name;
+  }
   std::vector<Call> calls;
   for (size_t k = 0; k < cases.size(); ++k) {
     Call call{.scenario = "broadcast", .inputs = {}, .name = cases[k].name};
     for (int r = 0; r < ranks; ++r) {
       call.inputs.push_back(cases[k].input(r));
-      const bool alike = k + 1 == cases.size();
-      call.inputs.back().set("alike", alike ? 1 : 0);
-      call.inputs.back().set("seed", static_cast<double>(60 + 10 * k) + (alike ? 0 : r));
+      call.inputs.back().set_text("unlike", k < drawn ? "all" : k == drawn ? "order" : "last");
+      call.inputs.back().set("seed", static_cast<double>(60 + 10 * k) + (k < drawn ? r : 0));
     }
     calls.push_back(call);
   }

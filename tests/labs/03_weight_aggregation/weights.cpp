@@ -183,6 +183,9 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
     for (size_t r = 0; r < ranks; ++r) shares.push_back(kind.shares[r < 5 ? r : 1 + r % 4]);
     cases.push_back(random_case(kind.name, kind.shape, normalized(shares), seed += 1000));
   }
+  Numbers rounded(ranks, 0.0);
+  rounded.back() = 1 + 1e-7;
+  cases.push_back(random_case("a share above 1 by rounding", kSomeShape, rounded, seed));
   return cases;
 }
 

@@ -78,14 +78,15 @@ lab::LayerActivations moved(const lab::LayerActivations& kept, const lab::LlamaC
   return to;
 }
 
-/// The same activations serve one microbatch after the other.
-void require_all(const lab::LayerActivations& kept, const std::map<std::string, Tensor>& before) {
+/// The same activations serve one microbatch after the other. `pass`: "forward".
+void require_all(const char* pass, const lab::LayerActivations& kept,
+                 const std::map<std::string, Tensor>& before) {
   for (const auto& [name, tensor] : by_name(kept))
     lab::require(tensor.defined() && tensor.shape() == before.at(name).shape() &&
                      tensor.data() == before.at(name).data(),
-                 "a backward pass has dropped or replaced kept.{}: it may overwrite the tensors of "
+                 "a {} pass has dropped or replaced kept.{}: it may write into the tensors of "
                  "`kept`, but they serve the next microbatch as well",
-                 name);
+                 pass, name);
 }
 
 lab::TensorSlice slice_of_rank(const ProcessGroup& world) {
@@ -148,8 +149,10 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     const Tensor output = mlp ? Tensor::empty(x.shape()) : kept.back().middle;
     output.fill(kNothing);
     if (mlp) kept.back().middle.copy_from(x);
+    const auto before = by_name(kept.back());
     note_messages(world, result, entry("forward.sent", m),
                   [&] { forward(x, kept.back(), output); });
+    require_all("forward", kept.back(), before);
     result.set(entry("output", m), output.clone());
     result.set(entry("input", m), x.clone());
     for (const auto& [name, tensor] : by_name(kept.back()))
@@ -163,7 +166,7 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     const auto before = by_name(own);
     note_messages(world, result, entry("backward.sent", m), [&] { backward(x, own, gradient); });
     result.set(entry("gradient", m), gradient);
-    require_all(own, before);
+    require_all("backward", own, before);
     result.set_text(entry("backward.changes", m), mlp ? changed_by_mlp(own, x) : "");
   }
   for (const lab::Parameter& parameter : weights.named) {
