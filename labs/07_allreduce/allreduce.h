@@ -31,7 +31,7 @@
 
 namespace lab07 {
 
-/// Up to so many elements, a chunk of task 2 is one message (section 6.4): 512 kB.
+/// A chunk of at most so many elements travels as one message in task 2 (section 6.4): 512 kB.
 inline constexpr int64_t kSegment = 1 << 17;
 
 /// Task 1 · Rank 0 receives the tensors of all others, one by one in any order, and sends everybody
@@ -49,7 +49,8 @@ void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGro
 /// Time: (n - 1) (alpha + 4 beta C + gamma C).
 void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
-/// Task 2 · The same way: at first chunk r is right on rank r, afterwards on all ranks. No scratch.
+/// Task 2 · In the same direction. At first chunk r is right on rank r, afterwards on all ranks. No
+/// scratch.
 /// Time: (n - 1) (alpha + 4 beta C).
 void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group);
 
@@ -70,7 +71,7 @@ void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::Proce
 /// Two groups of a rank, where the network within a host is faster than that between hosts.
 struct Hosts {
   lab::ProcessGroup inside;  // the ranks of its host, in the order of make_hosts' `world`
-  lab::ProcessGroup across;  // its number in `inside` on all hosts, in their order
+  lab::ProcessGroup across;  // the ranks with its number in `inside`, in the order of the hosts
 };
 
 /// Task 4 · Ranks 0, 1 ... `ranks_per_host` - 1 of `world` share the first host, and so on.

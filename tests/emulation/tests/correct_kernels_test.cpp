@@ -21,7 +21,7 @@ using CorrectKernels = KernelTest;
 TEST_F(CorrectKernels, SumRowsOfAnyLength) {
   for (const int width : {1, 31, 64, 100, 288}) {
     const int rows = 5;
-    const std::vector<float> x = waves(static_cast<size_t>(rows * width));
+    const std::vector<float> x = waves(static_cast<size_t>(rows) * static_cast<size_t>(width));
     in_all_orders([&] {
       DeviceArray<float> dx(x);
       DeviceArray<float> dy(rows);
@@ -54,7 +54,7 @@ TEST_F(CorrectKernels, WhatASingleThreadReadsAtMost) {
 TEST_F(CorrectKernels, TransposeInTiles) {
   const int rows = 20;
   const int columns = 37;
-  const std::vector<float> x = waves(static_cast<size_t>(rows * columns));
+  const std::vector<float> x = waves(static_cast<size_t>(rows) * static_cast<size_t>(columns));
   in_all_orders([&] {
     DeviceArray<float> dx(x);
     DeviceArray<float> dy(x.size());

@@ -72,6 +72,32 @@ std::string mistake_in_doubling(const Question& q, double got) {
   return "";
 }
 
+/// The mistake in the time of the hierarchical all-reduce that leads to `got`; empty if none is
+/// known.
+std::string mistake_across_hosts(const Question& q, double got) {
+  const int m = per_host(q);
+  const auto across = [&](int64_t elements) {  // around the ring of hosts
+    Question changed = q;
+    changed.ranks = q.ranks / m;
+    changed.elements = elements;
+    return time_of(1, changed, q.costs.between);
+  };
+  const auto with_links = [&](const lab::LinkCost& inside, const lab::LinkCost& between) {
+    Question changed = q;
+    changed.costs.inside = inside;
+    changed.costs.between = between;
+    return time_of(3, changed, between);
+  };
+  const double right = time_of(3, q, slowest(q));
+  if (equal(got, right - across((q.elements + m - 1) / m) + across(q.elements)))
+    return "as if all elements travelled between hosts, where each rank has a chunk of them";
+  if (equal(got, with_links(q.costs.inside, q.costs.inside)))
+    return "as if messages between hosts were as fast as those inside";
+  if (equal(got, with_links(q.costs.between, q.costs.between)))
+    return "as if messages inside a host were as slow as those between hosts";
+  return "";
+}
+
 /// The mistake that leads to the time `got`; empty if none is known.
 std::string mistake(size_t algorithm, const Question& q, double got) {
   const auto with = [&](const auto& change) {
@@ -88,6 +114,15 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
     return "as if there were several hosts";
   if (equal(got, with([](Question& c) { c.costs.gamma = 0; })))
     return "as if additions cost nothing";
+  if (equal(got, with([](Question& c) { c.costs.gamma *= 4; })))
+    return "as if gamma were the time of a byte, where it is that of an element";
+  if (equal(got, with([](Question& c) { c.costs.gamma *= 2; })))
+    return "as if numbers were added on the way back, too";
+  if (equal(got, with([](Question& c) {
+              for (lab::LinkCost* link : {&c.costs.inside, &c.costs.between})
+                *link = {.alpha = link->alpha / 2, .beta = link->beta / 2};
+            })))
+    return "as if messages went one way only";
   const int64_t rest = q.elements % q.ranks;
   const double down = with_elements(q.elements - rest);
   const double up = with_elements(q.elements - rest + q.ranks);
@@ -99,10 +134,10 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
               c.costs.between.beta /= 4;
             })))
     return "as if an element had one byte";
-  if (algorithm == 2) {
-    const std::string why = mistake_in_doubling(q, got);
-    if (!why.empty()) return why;
-  }
+  const std::string why = algorithm == 2   ? mistake_in_doubling(q, got)
+                          : algorithm == 3 ? mistake_across_hosts(q, got)
+                                           : "";
+  if (!why.empty()) return why;
   if (4 * q.elements > std::numeric_limits<int>::max()) return "do the numbers fit into an int?";
   return "";
 }
@@ -134,6 +169,12 @@ void judge(const Question& q, const Parcel& result) {
     lab::grading::stop(fmt::format("the time of {}: expected {} s, got {} s{}\n{}", kNames.at(i),
                                    expected, returned, why.empty() ? "" : ": " + why, in_words(q)));
   }
+  if (per_host(q) == q.ranks && got[3] != got[1])
+    lab::grading::stop(fmt::format(
+        "on one host the hierarchical all-reduce is a ring, and their times are the same number, "
+        "to "
+        "the last bit: call one function for both\nring {:.17g} s, hierarchical {:.17g} s; {}",
+        got[1], got[3], in_words(q)));
   const auto best = static_cast<size_t>(result.number("best"));
   const auto least = static_cast<size_t>(std::ranges::min_element(right) - right.begin());
   if (best == least) return;

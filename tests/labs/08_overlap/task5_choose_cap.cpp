@@ -190,6 +190,7 @@ TEST(Task5, Exposed) {
          .mistakes = [c, buckets, all] {
            const double end = std::ranges::max(c.ready_at);
            return std::vector<Mistake>{
+               {{-end}, "minus the time of the backward pass: without buckets nothing is exposed"},
                {{exposed(c, buckets, {.one_by_one = false})},
                 "as if buckets travelled side by side: each starts when the one before it has "
                 "arrived"},
