@@ -85,26 +85,33 @@ struct Sequence {
 };
 
 /// A deadlock in which some ranks have returned from the call already, while others still wait for
-/// them: said first.
+/// them: said first. Without the advice at the end, which is about the collective of the test.
 std::string with_returned_ranks(const std::string& diagnosis) {
   const std::regex wait("rank (\\d+) waits in ([^\\n]*)");
   std::vector<int> returned;
-  std::string waiting;
+  std::string waiting;  // in a collective
+  std::string message;  // in a send or recv
   for (auto match = std::sregex_iterator(diagnosis.begin(), diagnosis.end(), wait);
        match != std::sregex_iterator(); ++match) {
     const std::string operation = (*match)[2];
     if (operation.find(kBetweenCalls) != std::string::npos)
       returned.push_back(std::stoi((*match)[1]));
-    else if (waiting.empty() && operation.find(" #") != std::string::npos)  // a collective
+    else if (waiting.empty() && operation.find(" #") != std::string::npos)
       waiting =
           fmt::format("rank {} still waits in {}", (*match)[1].str(),
                       operation.substr(0, std::min(operation.find(" ("), operation.find(':'))));
+    else if (message.empty() && operation.find("tag ") != std::string::npos)
+      message = fmt::format("rank {} still waits in {}", (*match)[1].str(), operation);
   }
-  if (returned.empty() || waiting.empty()) return diagnosis;
+  if (returned.empty() || (waiting.empty() && message.empty())) return diagnosis;
+  const std::string which = list_ranks(returned) + (returned.size() == 1 ? " has" : " have");
+  if (waiting.empty())
+    return fmt::format("{} returned, but {}\n{}", which, message,
+                       diagnosis.substr(0, diagnosis.rfind('\n')));
   return fmt::format(
       "{} returned, but {}: every rank takes part in every message of a call, even if it "
       "has nothing to contribute\n{}",
-      list_ranks(returned) + (returned.size() == 1 ? " has" : " have"), waiting, diagnosis);
+      which, waiting, diagnosis);
 }
 
 bool failed_in_prelude(const std::vector<Call>& calls, const Sequence& sequence) {

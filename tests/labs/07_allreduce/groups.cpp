@@ -79,7 +79,7 @@ Numbers combined_after_sums(Inputs inputs, ReduceOp op) {
 std::vector<Mistake> mistakes(const Case& c, const Inputs& inputs, size_t self) {
   std::vector<Mistake> all;
   const Numbers own(inputs[self].begin(), inputs[self].end());
-  all.push_back({own, "still this rank's own numbers: nothing of the others arrived here"});
+  all.push_back({own, "still this rank's own numbers: nothing of the others was added to them"});
   if (c.op != ReduceOp::kSum)
     all.push_back({combined_over(inputs, ReduceOp::kSum),
                    "the sum, where the smallest or the largest was asked for: is `op` passed on to "

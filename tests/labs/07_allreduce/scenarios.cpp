@@ -125,13 +125,13 @@ void expect_explained_ends(const std::string& function, int ranks,
       if (rank.outcome == Outcome::kDiagnosed && std::regex_search(rank.message, explanation))
         return;
     }
-    stop(fmt::format("{}: the ranks should wait, and be told why; instead\n{}", what,
+    stop(fmt::format("{}: the others should wait for it, and be told why; instead\n{}", what,
                      failure->message));
   };
   const int last = ranks - 1;
   for (const int operation : operations) {
     job.simulation.death = {.rank = last, .operation = operation};
-    expect(fmt::format("rank {} dies at its operation {}", last, operation),
+    expect(fmt::format("the test ends rank {} in the call, at its operation {}", last, operation),
            std::regex(fmt::format("rank {} ", last)));
   }
   job.simulation.death = {};
