@@ -224,7 +224,7 @@ TEST_F(JobByHand, RankKilledInABigAllReduce) {
   EXPECT_NE(ends[0], 0);
   EXPECT_NE(ends[2], 0);
   EXPECT_TRUE(ranks_[0]->contains("error: rank 1 ")) << all_;
-  EXPECT_TRUE(ranks_[0]->contains("all_reduce #1")) << all_;
+  EXPECT_TRUE(ranks_[0]->contains("all_reduce #")) << all_;
 }
 
 TEST_F(JobByHand, RankKilledInSend) {
@@ -242,7 +242,7 @@ TEST_F(JobByHand, RankZeroKilledInABigAllReduce) {
     EXPECT_NE(ends[rank], 0);
     EXPECT_NE(ends[rank], 128 + SIGKILL);
     EXPECT_EQ(count_of(output(rank), "error: "), 1) << output(rank);
-    EXPECT_TRUE(ranks_[rank]->contains("all_reduce #1")) << output(rank);
+    EXPECT_TRUE(ranks_[rank]->contains("all_reduce #")) << output(rank);
     EXPECT_TRUE(ranks_[rank]->contains("rank 0")) << output(rank);
   }
 }

@@ -104,7 +104,7 @@ TEST_F(Launcher, AllRanksKilledAlike) {
 TEST_F(Launcher, RankKilledInABigAllReduce) {
   EXPECT_EQ(run("kill_in_all_reduce", 3), 128 + SIGKILL);
   EXPECT_TRUE(said("error: rank 1 was killed (signal 9: SIGKILL) while rank")) << output_;
-  EXPECT_TRUE(said("all_reduce #1")) << output_;
+  EXPECT_TRUE(said("all_reduce #")) << output_;
 }
 
 TEST_F(Launcher, RankKilledInSend) {
