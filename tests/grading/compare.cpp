@@ -52,7 +52,8 @@ std::string explanation(const std::vector<double>& got, const Expected& expected
   if (!expected.mistakes) return best;
   const double from_right = distance(got, expected.values, expected);
   for (const Mistake& mistake : expected.mistakes()) {
-    if (mistake.values.size() == got.size() && is_right(mistake.values, expected)) continue;
+    if (mistake.values.size() == got.size() && is_right(mistake.values, expected))
+      continue;  // no mistake here
     const double exact = distance(got, mistake.values, expected);
     if (exact >= from_right) continue;  // explains no more than the right numbers do
     // Two formulas for the same numbers differ by rounding: then the first is told.

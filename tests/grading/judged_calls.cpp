@@ -107,7 +107,7 @@ std::string with_returned_ranks(const std::string& diagnosis) {
   const std::string which = list_ranks(returned) + (returned.size() == 1 ? " has" : " have");
   if (waiting.empty())
     return fmt::format("{} returned, but {}\n{}", which, message,
-                       diagnosis.substr(0, diagnosis.rfind('\n')));
+                       diagnosis.substr(0, diagnosis.find("\n  a collective returns when")));
   return fmt::format(
       "{} returned, but {}: every rank takes part in every message of a call, even if it "
       "has nothing to contribute\n{}",

@@ -119,6 +119,12 @@ Tensor packed(const LlamaStage& stage, const Tensor& flat) {
   return result;
 }
 
+void expect_one_in_memory(const LlamaStage& stage, LlamaStage::Pass pass, bool begins) {
+  require(pass != LlamaStage::Pass::kForward || !begins || stage.activation_bytes() == 0,
+          "a forward pass begins while another microbatch still waits for its backward pass: the "
+          "activations of both are in memory");
+}
+
 void fill_gradients(const LlamaStage& stage, float value) {
   for (const Parameter& parameter : stage.named_parameters()) parameter.gradient.fill(value);
 }

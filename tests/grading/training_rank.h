@@ -50,6 +50,10 @@ StageSpan span_of(const Parcel& input);
 /// stage.parameters(). Those of all stages, one after the other, are those of the whole model.
 Tensor packed(const LlamaStage& stage, const Tensor& flat);
 
+/// For an observer of passes (LlamaStage::observe_passes): throws Error if a forward pass begins
+/// while another microbatch is in flight.
+void expect_one_in_memory(const LlamaStage& stage, LlamaStage::Pass pass, bool begins);
+
 /// Sets every gradient, but not the gaps between them.
 void fill_gradients(const LlamaStage& stage, float value);
 

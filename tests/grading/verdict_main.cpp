@@ -258,8 +258,7 @@ int compare_steps() {
   fmt::print(
       "the same in {} scenarios: on every rank, the logits of each microbatch, the gradients given "
       "to the optimizer, the weights and the loss of step S are within S times {:g} % of the "
-      "reference's\n(only train_step, with the reference's loss and optimizer, and only its "
-      "numbers: "
+      "reference's\n(only the numbers of train_step, with the reference's loss and optimizer: "
       "./workbook test {} judges everything)\n",
       compared_calls(), 100 * kSameFraction, points.number);
   return kPassed;

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from judging import ROOT, build_all, fails
+from judging import ROOT, build_all, fails, solution_of
 
 
 def explanations(lab: str) -> dict[str, str]:
@@ -51,8 +51,8 @@ def main() -> int:
     options = parser.parse_args()
 
     lab = options.lab
-    number, name = lab.split("_", 1)
-    solution = next((ROOT / "solutions" / lab).glob(f"{name}.c*"))
+    number = lab.split("_")[0]
+    solution = solution_of(lab)
     folder = options.build / "mutation" / lab
     sources = folder / "sources"
     objects = folder / "objects"

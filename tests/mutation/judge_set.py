@@ -20,7 +20,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from judging import ROOT, build_all, fails
+from judging import ROOT, build_all, fails, solution_of
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from lab_code import changed_source, read_mutants  # noqa: E402
@@ -88,8 +88,8 @@ def main() -> int:
     parser.add_argument("entries", nargs="*")
     options = parser.parse_args()
 
-    number, name = options.lab.split("_", 1)
-    solution = next((ROOT / "solutions" / options.lab).glob(f"{name}.c*"))
+    number = options.lab.split("_")[0]
+    solution = solution_of(options.lab)
     build = options.build.resolve()
     folder = build / "mutation" / options.lab / "set"
     messages = folder / "messages"

@@ -9,6 +9,11 @@ DEADLINE_S = 400  # a version may hang in every test; each ends at its own deadl
 MEMORY = 12 << 30  # bytes: some versions push into a vector without end
 
 
+def solution_of(lab: str) -> Path:
+    """The .cpp or .cu file of a lab's solution; `lab` is its folder's name."""
+    return next((ROOT / "solutions" / lab).glob(lab.split("_", 1)[1] + ".c*"))
+
+
 def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 

@@ -2,6 +2,7 @@
 #include "common/gpu/cuda/dynamic_shared.h"
 #include "correct_kernels.h"
 #include "launch.h"
+#include "pair.h"
 
 namespace lab::emulation {
 namespace {
@@ -140,16 +141,7 @@ __global__ void signs_kernel(const float* x, int* y) {
   if (threadIdx.x == 0) y[0] = count, y[1] = any, y[2] = all;
 }
 
-/// Functions that return a struct of two floats, in a register, and one of five, in memory; too
-/// large for the compiler to inline them unasked.
-struct Pair {
-  float sum;
-  float count;
-};
-__device__ Pair added(Pair a, Pair b) {
-  const float sum = logf(expf(a.sum) * expf(b.sum));
-  return {sum, logf(expf(a.count) * expf(b.count))};
-}
+/// A function returns a Pair in a register, and this in memory.
 struct Five {
   float values[5];
 };

@@ -1,6 +1,7 @@
 // See wrong_kernels.h.
 #include "common/gpu/cuda/dynamic_shared.h"
 #include "launch.h"
+#include "pair.h"
 #include "wrong_kernels.h"
 
 namespace lab::emulation {
@@ -103,16 +104,6 @@ __global__ void races_on_bfloat16_kernel(const __nv_bfloat16* x, __nv_bfloat16* 
   __shared__ __nv_bfloat16 part[64];
   part[threadIdx.x] = x[threadIdx.x];
   y[threadIdx.x] = part[(threadIdx.x + 2) % 64];
-}
-
-// Too large for the compiler to inline it unasked.
-struct Pair {
-  float sum;
-  float count;
-};
-__device__ Pair added(Pair a, Pair b) {
-  const float sum = logf(expf(a.sum) * expf(b.sum));
-  return {sum, logf(expf(a.count) * expf(b.count))};
 }
 
 __global__ void races_on_returned_struct_kernel(const float* x, float* y) {

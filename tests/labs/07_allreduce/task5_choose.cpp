@@ -171,8 +171,7 @@ void judge(const Question& q, const Parcel& result) {
   }
   if (per_host(q) == q.ranks && got[3] != got[1])
     lab::grading::stop(fmt::format(
-        "on one host the hierarchical all-reduce is a ring, and their times are the same number, "
-        "to "
+        "on one host the hierarchical all-reduce is a ring, and both times are the same number, to "
         "the last bit: call one function for both\nring {:.17g} s, hierarchical {:.17g} s; {}",
         got[1], got[3], in_words(q)));
   const auto best = static_cast<size_t>(result.number("best"));

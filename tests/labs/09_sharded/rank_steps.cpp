@@ -87,10 +87,7 @@ class Job {
     attach(sharded_);
     model_.observe_passes([this](LlamaStage::Pass pass, int, bool begins) {
       if (pass == LlamaStage::Pass::kBackward && begins && backward_passes_++ == 0) expect_zeros();
-      if (pass == LlamaStage::Pass::kForward && begins)
-        lab::require(model_.activation_bytes() == 0,
-                     "a forward pass begins while another microbatch still waits for its backward "
-                     "pass: the activations of both are in memory");
+      lab::grading::expect_one_in_memory(model_, pass, begins);
     });
     counting_.reset();
   }
