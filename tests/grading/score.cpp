@@ -115,7 +115,10 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
   }
   if (!failures.empty()) score.report = "what to fix:\n" + failures + "\n";
   score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);
-  if (next != nullptr) score.report += fmt::format("next: {}\n", points.place(*next));
+  score.report += "next: " +
+                  (next != nullptr ? points.place(*next)
+                                   : "the experiments, ./workbook break " + points.number) +
+                  "\n";
   score.report +=
       score.graded ? fmt::format("\nlab {}: {}/{}\n", points.number, score.points, points.total())
                    : fmt::format("\nlab {}: not graded, run again: ./workbook test {}\n",

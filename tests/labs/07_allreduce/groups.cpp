@@ -41,15 +41,15 @@ Numbers tolerance_of(const Inputs& inputs, ReduceOp op) {
   return tolerance;
 }
 
-int chunk_with(const Case& c, int64_t element, size_t ranks) {
-  int k = 0;
-  while (chunk_of(c.elements, k, static_cast<int>(ranks)).second <= element) ++k;
-  return k;
-}
-
 std::string place_of(const Case& c, int64_t element, size_t ranks) {
-  if (!c.function.starts_with("ring")) return fmt::format("element {}", element);
-  return fmt::format("element {} (chunk {} of {})", element, chunk_with(c, element, ranks), ranks);
+  const bool has_hosts = c.function == "hierarchical_all_reduce" && c.ranks_per_host > 1;
+  if (!c.function.starts_with("ring") && !has_hosts) return fmt::format("element {}", element);
+  const int chunks = has_hosts ? c.ranks_per_host : static_cast<int>(ranks);
+  int k = 0;
+  while (chunk_of(c.elements, k, chunks).second <= element) ++k;
+  return fmt::format(
+      "element {} (chunk {} of {}{})", element, k, chunks,
+      has_hosts ? fmt::format(", which rank {} of each host reduces across", k) : "");
 }
 
 /// What is wrong with a sum of powers of 8, one per rank; empty if it cannot be told.
@@ -142,7 +142,7 @@ void expect_gathered(const Case& c, const std::vector<Numbers>& got, const Numbe
     for (size_t i = 0; i < right.size(); ++i)
       if (got[r][i] != right[i])
         stop(
-            fmt::format("rank {}, {}: holds the number of rank {}, not that of rank {}, who has "
+            fmt::format("rank {}, {}: holds the number of rank {}, not that of rank {}, which has "
                         "finished this chunk",
                         r, place_of(c, static_cast<int64_t>(i), got.size()),
                         std::log2(got[r][i]) / 3, std::log2(right[i]) / 3));

@@ -20,23 +20,6 @@ using lab::grading::Operation;
 using lab::grading::Parcel;
 using lab::grading::stop;
 
-std::vector<Parcel> inputs_of(const Case& c, int ranks) {
-  std::vector<Parcel> inputs(static_cast<size_t>(ranks));
-  const std::vector<std::vector<int>> groups = groups_of(c, ranks);
-  for (int r = 0; r < ranks; ++r) {
-    Parcel& input = inputs[static_cast<size_t>(r)];
-    const std::vector<float> numbers = numbers_of(c, r, place_in(groups, r));
-    input.set_text("function", c.function);
-    input.set("op", static_cast<double>(c.op));
-    input.set("numbers", lab::Tensor::from(numbers, {c.elements}));
-    input.set("ranks_per_host", c.ranks_per_host);
-    if (c.colors.empty()) continue;
-    input.set("color", c.colors[static_cast<size_t>(r)]);
-    input.set("key", ranks - r);
-  }
-  return inputs;
-}
-
 /// What a message says about a call, after its elements and ranks.
 std::string details_of(const Case& c) {
   if (c.function == "hierarchical_all_reduce")
@@ -259,15 +242,35 @@ void judge_group(const Case& c, const std::vector<Parcel>& results, const std::v
 
 }  // namespace
 
+std::string scenario_of(const Case& c) {
+  return c.function == "hierarchical_all_reduce" ? "hierarchical" : "reduction";
+}
+
+std::vector<Parcel> inputs_of(const Case& c, int ranks) {
+  std::vector<Parcel> inputs(static_cast<size_t>(ranks));
+  const std::vector<std::vector<int>> groups = groups_of(c, ranks);
+  for (int r = 0; r < ranks; ++r) {
+    Parcel& input = inputs[static_cast<size_t>(r)];
+    const std::vector<float> numbers = numbers_of(c, r, place_in(groups, r));
+    input.set_text("function", c.function);
+    input.set("op", static_cast<double>(c.op));
+    input.set("numbers", lab::Tensor::from(numbers, {c.elements}));
+    input.set("ranks_per_host", c.ranks_per_host);
+    if (c.colors.empty()) continue;
+    input.set("color", c.colors[static_cast<size_t>(r)]);
+    input.set("key", ranks - r);
+  }
+  return inputs;
+}
+
 void expect_cases(const std::vector<Case>& cases, int ranks,
                   const lab::grading::JobOptions& options) {
   std::vector<lab::grading::Call> calls;
   for (const Case& c : cases)
-    calls.push_back(
-        {.scenario = c.function == "hierarchical_all_reduce" ? "hierarchical" : "reduction",
-         .inputs = inputs_of(c, ranks),
-         .name = fmt::format("{} of {} elements on {} ranks{}", c.function, c.elements, ranks,
-                             details_of(c))});
+    calls.push_back({.scenario = scenario_of(c),
+                     .inputs = inputs_of(c, ranks),
+                     .name = fmt::format("{} of {} elements on {} ranks{}", c.function, c.elements,
+                                         ranks, details_of(c))});
   judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& results) {
     for (const std::vector<int>& members : groups_of(cases[k], ranks))
       judge_group(cases[k], results, members, options);

@@ -26,6 +26,10 @@ struct Case {
   uint64_t seed = 1;
 };
 
+/// Of the rank program: the scenario that makes the call, and what each rank passes.
+std::string scenario_of(const Case& c);
+std::vector<lab::grading::Parcel> inputs_of(const Case& c, int ranks);
+
 /// What a rank sends: to whom (of its group), how much.
 struct Message {
   int to = 0;
@@ -62,8 +66,8 @@ void expect_any_cases(const std::vector<std::string>& functions, uint64_t seed,
 lab::grading::JobOptions timed(int ranks_per_host = 0, std::set<std::string> given = {});
 
 /// Rank `ranks` - 1 dies at each of these operations (from 1), or passes fewer elements than the
-/// others: the job must end, explained.
-void expect_explained_ends(const std::string& function, int ranks,
-                           const std::vector<int>& operations);
+/// others: the job must end, explained, and no rank may return without the sum.
+void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations,
+                           const std::set<std::string>& given = {});
 
 }  // namespace lab07

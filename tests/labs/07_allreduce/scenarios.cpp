@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <random>
 #include <regex>
 
@@ -15,7 +16,6 @@ using lab::ReduceOp;
 using lab::grading::JobOptions;
 using lab::grading::Network;
 using lab::grading::Outcome;
-using lab::grading::Parcel;
 using lab::grading::RankResult;
 using lab::grading::stop;
 
@@ -64,6 +64,11 @@ std::vector<Case> draw_cases(const std::vector<std::string>& functions, int rank
   return cases;
 }
 
+bool holds_only(const lab::Tensor& tensor, float number) {
+  return std::all_of(tensor.data(), tensor.data() + tensor.numel(),
+                     [&](float element) { return element == number; });
+}
+
 int largest_divisor(int ranks) {
   for (int m = ranks - 1; m > 1; --m)
     if (ranks % m == 0) return m;
@@ -100,27 +105,32 @@ JobOptions timed(int ranks_per_host, std::set<std::string> given) {
   return options;
 }
 
-void expect_explained_ends(const std::string& function, int ranks,
-                           const std::vector<int>& operations) {
+void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations,
+                           const std::set<std::string>& given) {
+  c.elements = 60;
+  c.telling = true;
   lab::grading::RankJob job{.program = lab::grading::settings().rank_program(),
                             .implementation = lab::grading::settings().implementation_file(),
-                            .scenario = "reduction",
-                            .inputs = {},
+                            .scenario = scenario_of(c),
+                            .inputs = inputs_of(c, ranks),
+                            .given = given,
                             .deadline_s = 10,
                             .threads = 1,
                             .network = Network::kSimulated};
-  for (int r = 0; r < ranks; ++r) {
-    Parcel& input = job.inputs.emplace_back();
-    input.set_text("function", function);
-    input.set("op", 0.0);
-    input.set("numbers", lab::Tensor::zeros({60}));
-  }
+  float sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += numbers_of(c, r, r)[0];
   const auto expect = [&](const std::string& what, const std::regex& explanation) {
     const std::vector<RankResult> results = run_ranks_patiently(job);
     const RankResult* failure = first_failure(results);
+    if (failure != nullptr && failure->outcome == Outcome::kNotImplemented) stop(failure->message);
+    for (const RankResult& rank : results)
+      if (rank.outcome == Outcome::kReturned && !holds_only(rank.result.tensor("numbers"), sum))
+        stop(
+            fmt::format("{}, yet rank {} returns, as if all were well, without the sum over all "
+                        "ranks: an error of send, recv or wait must leave your function",
+                        what, rank.rank));
     if (failure == nullptr)
       stop(what + ", yet every rank returned: are there fewer messages than the contract says?");
-    if (failure->outcome == Outcome::kNotImplemented) stop(failure->message);
     for (const RankResult& rank : results) {
       if (rank.outcome == Outcome::kDiagnosed && std::regex_search(rank.message, explanation))
         return;
@@ -135,7 +145,8 @@ void expect_explained_ends(const std::string& function, int ranks,
            std::regex(fmt::format("rank {} ", last)));
   }
   job.simulation.death = {};
-  job.inputs[static_cast<size_t>(last)].set("numbers", lab::Tensor::zeros({30}));
+  c.elements = 30;
+  job.inputs.back() = inputs_of(c, ranks).back();
   expect(fmt::format("rank {} passes 30 elements, all others 60", last),
          std::regex("bytes(.|\n)*bytes"));
 }

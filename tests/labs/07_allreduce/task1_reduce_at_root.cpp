@@ -29,7 +29,7 @@ TEST(Task1, ScratchAndTime) {
 }
 
 TEST(Task1, SizesThatDifferAndADeadRankAreExplained) {
-  expect_explained_ends(kFunction, 3, {1, 2});
+  expect_explained_ends({kFunction}, 3, {1, 2});
 }
 
 TEST(Task1, OverGloo) {

@@ -28,7 +28,7 @@ TEST(Task3, ScratchAndTime) {
 }
 
 TEST(Task3, SizesThatDifferAndADeadRankAreExplained) {
-  expect_explained_ends(kFunction, 4, {1, 2, 4});
+  expect_explained_ends({kFunction}, 4, {1, 2, 4});
 }
 
 TEST(Task3, OverGloo) {

@@ -48,6 +48,10 @@ TEST(Task4, TheCallerSaysWhatAHostIs) {
                6, options);
 }
 
+TEST(Task4, SizesThatDifferAndADeadRankAreExplained) {
+  expect_explained_ends({.function = kFunction, .ranks_per_host = 2}, 4, {3, 5, 8}, {"2"});
+}
+
 TEST(Task4, OverGloo) {
   expect_cases({{.function = kFunction, .elements = 1001, .ranks_per_host = 2}}, 4,
                {.given = {"2"}});
