@@ -29,10 +29,6 @@ endif()
 # on one with a GPU. For the same reason it is not "native", which CMake determines once per build
 # folder.
 function(lab_choose_cuda_architectures)
-  get_property(help CACHE CMAKE_CUDA_ARCHITECTURES PROPERTY HELPSTRING)
-  if(help STREQUAL "GPUs to build for") # the default of an earlier version of this file
-    unset(CMAKE_CUDA_ARCHITECTURES CACHE)
-  endif()
   if(DEFINED CMAKE_CUDA_ARCHITECTURES)
     return()
   endif()

@@ -9,7 +9,7 @@
 # Most of the compiler's time goes into headers and templates that all mutants use. So up to 24 are
 # compiled together, as namespaces NAME_mutant_1, NAME_mutant_2 ... instead of the lab's NAME, each with
 # its own copy of the lab's headers. Afterwards each gets a shared object in which its symbols have
-# the right name. A mutant that does not compile, or cannot be renamed, is compiled alone.
+# the right name. A mutant that does not compile is compiled alone.
 set -euo pipefail
 optimized=false
 if [[ $1 == --optimized ]]; then

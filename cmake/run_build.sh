@@ -33,12 +33,12 @@ note=$build/results/${lab}_student/build_error.txt # lab01_verdict --score shows
 
 export LC_ALL=C # compilers speak many languages; this script knows the word "error"
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
-if cmake --build "$build" --target "$@" >"$log" 2>&1; then exit 0; fi
+if bash "$source/cmake/build.sh" "$source" "$build" --target "$@" >"$log" 2>&1; then exit 0; fi
 
 # The first error with the lines that show its place; if it is in a header, preceded by the line of
 # the student's file that led there. If there is none, the end of the output.
 first_error() {
-  sed "s|$source/||g" "$log" | awk -v file="$file" '
+  awk -v file="$file" '
     left > 0 && /^(FAILED|ninja:|make)|: (error|warning|note):|^In file included/ { exit }
     left > 0 { print; if (--left == 0) exit; next }
     /: (fatal )?error:|undefined reference to|multiple definition of|CMake Error/ {
@@ -49,7 +49,7 @@ first_error() {
       next
     }
     file != "" && index($0, file ":") == 1 && /required from/ { way = $0 }
-    END { exit !found }' || tail -n 20 "$log"
+    END { exit !found }' <(sed "s|$source/||g" "$log") || tail -n 20 "$log"
 }
 
 if [[ -n $lab ]]; then

@@ -167,8 +167,7 @@ def run_program(root, command, implementation, name, folder):
         command = [*command, "--implementation", implementation, "--results", folder]
     else:
         command = [*command, "--out", folder]
-        # Relative, because the dynamic linker separates the names of LD_PRELOAD by spaces and colons.
-        environment["LD_PRELOAD"] = os.path.relpath(implementation, root)
+        environment["LD_PRELOAD"] = str(implementation)
     begin = time.monotonic()
     with open(log, "wb") as output:
         # A session of its own: Ctrl-C reaches this script only, which then ends the program.

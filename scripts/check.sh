@@ -50,9 +50,8 @@ tidy() {
 }
 
 lint() {
-  local scripts=(workbook .ci/run scripts/*.sh cmake/*.sh data/*.sh tests/data/*.sh
-    tests/programs/*.sh tests/hosts/*.sh tests/bench/*.sh)
-  mapfile -t scripts < <(for script in "${scripts[@]}"; do [[ -f $script ]] && echo "$script"; done)
+  local scripts
+  mapfile -t scripts < <(git ls-files | xargs -d '\n' grep -lsE '^#!.*bash|^# shellcheck shell=bash')
   shellcheck -x "${scripts[@]}" || fail "shellcheck: see above"
   # Without a file's compile command, clang-tidy would guess the flags.
   local known

@@ -6,7 +6,7 @@ run_parts() {
   local part piece
   for part in "${parts[@]}"; do
     [[ -n $(wanted_pieces "$part") ]] || continue
-    "prepare_$part"
+    if declare -F "prepare_$part" >/dev/null; then "prepare_$part"; fi
     for piece in $(wanted_pieces "$part"); do
       "run_$part" "$piece"
       "show_$part"
@@ -22,8 +22,6 @@ left_out() {
 }
 
 # --- tests ------------------------------------------------------------------------------------------
-
-prepare_tests() { :; }
 
 run_tests() {
   local name=${1#tests-} test=(env OMP_WAIT_POLICY=PASSIVE "$programs/cuda_tests" --file)
@@ -177,8 +175,6 @@ EOF
 
 # --- the training step ------------------------------------------------------------------------------
 
-prepare_step() { :; }
-
 # number FIELD: prints that field of the JSON object on stdin.
 number() { sed -n 's/.*"'"$1"'":\([0-9.e+-]*\).*/\1/p'; }
 
@@ -285,8 +281,6 @@ EOF
 }
 
 # --- all-reduce -------------------------------------------------------------------------------------
-
-prepare_allreduce() { :; }
 
 run_allreduce() {
   if ((gpus < 2)); then

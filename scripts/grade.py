@@ -27,6 +27,7 @@ from grade_files import read_files
 from grade_git import is_repository, read_repository
 from grade_judge import Grader, Lab
 from grade_kit import built_labs
+from grade_run import stopping
 from grade_sandbox import why_not
 from grade_similar import similar_pairs
 from grade_submissions import GradeError, Submission, printable, submissions
@@ -218,8 +219,15 @@ def main():
     return 0
 
 
+def stop(*_):
+    """Ends the students' programs at once: the threads that wait for them would go on. Temporary files are removed."""
+    stopping.set()
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes its temporary files, too
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     try:
         sys.exit(main())
     except GradeError as problem:

@@ -21,12 +21,12 @@ def root_group():
 
 
 @contextlib.contextmanager
-def control_group(limits, root=None):
+def control_group(limits):
     """The words before a command that starts it in a new group with these limits, such as {"memory.max": 1 << 30}.
 
     No words if there can be no such group. At the end, all that is in the group is killed.
     """
-    root = root or root_group()
+    root = root_group()
     group = None
     try:
         handed_on = (root / "cgroup.subtree_control").read_text(encoding="utf-8").split() if root else []

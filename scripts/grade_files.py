@@ -9,17 +9,20 @@ import stat
 import tarfile
 import zipfile
 from datetime import datetime
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from grade_submissions import LARGEST, Refused, printable
 
 
 UNPACKED = 512 << 20       # bytes of an archive that are looked at
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
 ENTRIES = 50_000           # files of a submission that are looked at
 
 
 def read_files(submission, wanted):
     """Fills in the files, their times and the problems of a folder or archive. `wanted`: labs/NN_name/name.cpp by lab."""
+    submission.path = only_archive(submission.path) or submission.path
     read_entries(submission, wanted, entries(submission.path))
     date_files(submission)
 
@@ -85,16 +88,23 @@ def checked(path, read):
 
 def entries(path):
     """(path within the submission, function that returns the contents, at most a byte too many) of every file."""
-    name = path.name.lower()
     if path.is_dir():
-        return folder_entries(path)
-    if not path.is_file():
+        yield from folder_entries(path)
+    elif not path.is_file():
         raise Refused(f"{printable(path)}: there is no such folder or archive")
-    if name.endswith(".zip"):
-        return zip_entries(path)
-    if name.endswith((".tar.gz", ".tgz")):
-        return tar_entries(path)
-    raise Refused(f"{printable(path.name)} is no folder, .zip or .tar.gz")
+    elif not path.name.lower().endswith(ARCHIVES):
+        raise Refused(f"{printable(path.name)} is no folder, .zip or .tar.gz")
+    elif path.name.lower().endswith(".zip"):
+        yield from zip_entries(path)
+    else:
+        yield from tar_entries(path)
+
+
+def only_archive(folder):
+    """The archive in a folder that holds nothing else: some course platforms make a folder of each upload."""
+    files = list(islice((Path(parent) / name for parent, _, names in os.walk(folder) for name in names), 2))
+    alone = len(files) == 1 and files[0].name.lower().endswith(ARCHIVES) and not files[0].is_symlink()
+    return files[0] if alone else None
 
 
 def folder_entries(folder):
@@ -129,13 +139,14 @@ def zip_entries(path):
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if not member.is_dir():
-                    yield member.filename, lambda member=member: guarded(path, lambda: read(archive, member))
+                    # Some programs of Windows write backslashes.
+                    yield member.filename.replace("\\", "/"), lambda member=member: guarded(path, lambda: read(archive, member))
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise Refused(f"{printable(path.name)} is no readable zip archive: {printable(error)}") from None
 
 
 def guarded(path, read):
-    """zipfile has no common class for what is wrong with a member: encryption, compression, checksums."""
+    """No common class is raised for what is wrong with a member: encryption, compression, checksums, its end."""
     try:
         return read()
     except Refused:
@@ -169,7 +180,7 @@ def tar_entries(path):
         with gzip.open(path) as stream, tarfile.open(fileobj=Limited(stream), mode="r|") as archive:
             for member in archive:
                 if not member.isdir():
-                    yield member.name, lambda member=member: read(archive, member)
+                    yield member.name, lambda member=member: guarded(path, lambda: read(archive, member))
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise Refused(f"{printable(path.name)} is no readable .tar.gz archive: {printable(error)}") from None
     except Exception as error:  # pylint: disable=broad-except

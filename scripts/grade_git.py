@@ -26,7 +26,7 @@ def is_repository(submission):
     return (path / ".git").is_dir() or all((path / name).exists() for name in ("HEAD", "objects", "refs"))
 
 
-def read_repository(submission, wanted, sandbox=True):
+def read_repository(submission, wanted, sandbox):
     """As grade_files.read_files."""
     try:
         with Repository(submission, sandbox) as repository:

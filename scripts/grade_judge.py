@@ -50,9 +50,11 @@ class Grader:
 
     def fingerprint(self, lab):
         """Of what judges: a result is kept as long as this stays the same."""
-        programs = [self.build / "bin" / f"lab{lab.number}_verdict", self.kit.folder / f"lab{lab.number}_ranks",
-                    ROOT / "labs" / lab.folder / "points.json"]
-        return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in programs))
+        implementations = self.build / "implementations" / f"lab{lab.number}"
+        files = [self.build / "bin" / f"lab{lab.number}_verdict", self.kit.folder / f"lab{lab.number}_ranks",
+                 self.kit.folder / f"lab{lab.number}_rehearsal", implementations / "solution.so",
+                 implementations / "rehearsal.so", ROOT / "labs" / lab.folder / "points.json"]
+        return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files if file.exists()))
 
     def grade(self, submission, known, labs=None):
         """The results of a submission by lab; `known` are those of an earlier run. `labs`: only these."""

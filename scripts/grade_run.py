@@ -2,6 +2,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from grade_cgroup import control_group
 GIGABYTE = 1 << 30
 MEMORY = 6 * GIGABYTE  # of all processes of a verdict, or of a compiler, together
 TOGETHER = {"memory.max": MEMORY, "memory.swap.max": 0, "pids.max": 1024}  # where there are control groups
+
+stopping = threading.Event()  # set: every command is ended, and its thread gets Stopped
+
+
+class Stopped(Exception):
+    """The grading was interrupted."""
 
 
 def limited(limits, command):
@@ -33,6 +40,8 @@ def run_measured(command, seconds, environment):
                     output, _ = process.communicate(timeout=0.5)
                     return process.returncode, output.decode(errors="replace")
                 except subprocess.TimeoutExpired:
+                    if stopping.is_set():
+                        raise Stopped from None
                     if time.monotonic() > end:
                         reason = f"it was not done after {seconds} s"
                     elif resident(process.pid) > MEMORY:

@@ -45,18 +45,10 @@ def new(number, name):
     for file in files:
         if file.exists():
             stop(f"{file.relative_to(ROOT)} exists already: move it away")
-    preset = f'''    {{
-      "name": "lab{number}",
-      "configurePreset": "student",
-      "output": {{"outputOnFailure": true}},
-      "filter": {{"include": {{"label": "^lab{number}$"}}}}
-    }},
-'''
     row = (f"| [{number} {name}](labs/{number}_{name}/README.md) | 2 | *author: what students write, "
            "in a line* |\n")
     for file, pattern, addition in (
         ("CMakeLists.txt", r"^add_lab\(.*\)\n", f"add_lab({number} {name})\n"),
-        ("CMakePresets.json", r'^    \{\n      "name": "lab\w+",\n(      .*\n)+    \},\n', preset),
         ("README.md", r"^\| \[[0-9]{2}\w* \w+\]\(labs/.*\|\n", row),
     ):
         files[ROOT / file] = put_after((ROOT / file).read_text(), pattern, addition, file)

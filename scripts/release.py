@@ -343,9 +343,10 @@ class Compiler:
             strip = "--strip-debug" if source.endswith(".cu") else "--strip-unneeded"
             run(f"{self.prefix}objcopy", strip, "--remove-section=.comment", output)
             words = Path(read).read_text(encoding="utf-8").replace("\\\n", " ").split()
+            record.unlink(missing_ok=True)  # until it is true: this may be interrupted
+            shutil.copyfile(output, target)
             record.write_text(json.dumps({"command": [VERSION, self.version, *command], "read": self.hashes(words[1:])}),
                               encoding="utf-8")
-            shutil.copyfile(output, target)
         return target.read_bytes()
 
     def hashes(self, names):
@@ -458,6 +459,9 @@ def update(book, build, folder, named, given, classroom):
     if classroom or tested:
         tested = named or tested or labs
     files, manifest = contents(book, build, labs, given, tested)
+    if lost := sorted(set(old["compilers"]) - set(manifest["compilers"])):
+        raise ReleaseError(f"{folder} runs on {' and '.join(lost)}, too, and there is no compiler for that here: "
+                           "see docs/instructors.md")
 
     new, renewed, removed, kept = [], [], [], []
     for path, (data, executable) in files.items():
@@ -518,6 +522,8 @@ def main():
         print(f"note: the last commit is released; {len(changed)} files have changed since", file=sys.stderr)
     if options.gradescope:
         graded = [lab for lab in named if f"labs/{book.folders[lab]}/points.json" in book.files]
+        if not graded:
+            raise ReleaseError(f"{described(named)}: no points to give")
         write_autograder(book, options.gradescope, graded, options.seed)
         print(f"{options.gradescope}: an autograder of {described(graded)}")
     elif options.out:

@@ -88,6 +88,8 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null; }
 # Configures build/student unless it is configured already. Arguments go to cmake.
 configure() {
   local fresh=() home generator log="$build/configure.log"
+  [[ $root != *[[:space:]:]* ]] || fail "the workbook cannot be built in a folder with a space or a colon in its path:" \
+    "move $root"
   if [[ -f $build/CMakeCache.txt ]]; then
     home=$(cached CMAKE_HOME_DIRECTORY)
     generator=$(cached CMAKE_GENERATOR)
@@ -160,7 +162,7 @@ build_targets() {
   local target arguments=() log="$build/build.log" filter=build_news
   for target; do arguments+=(--target "$target"); done
   if [[ ${CI:-} == true ]]; then filter='cat'; fi
-  cmake --build "$build" --parallel "$(build_jobs)" "${arguments[@]}" 2>&1 | tee "$log" | "$filter" >&2 ||
+  bash "$root/cmake/build.sh" "$root" "$build" --parallel "$(build_jobs)" "${arguments[@]}" 2>&1 | tee "$log" | "$filter" >&2 ||
     fail "the build failed: see the first error above (all of its output: ${log#"$root"/})"
 }
 

@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the folder may be read-only
@@ -49,7 +50,9 @@ def points(build, number, force):
         if force:
             return None
         what = {"does not compile": "the file does not compile", "not tested yet": "the file was not tested"}
-        raise Problem(f"lab {number}: {what.get(state, 'the file has changed since its last test')}: "
+        if state.startswith("changed"):
+            what[state] = "the file has changed since its last test"
+        raise Problem(f"lab {number}: {what.get(state, state or 'its points cannot be read')}: "
                       f"./workbook test {number.lstrip('0')} first, or submit it as it is with --force")
     rows = ROW.findall(verdict(build, number, "--score"))
     return {task: {"points": int(reached), "max": int(most)} for task, _, reached, most in rows}
@@ -93,7 +96,6 @@ def check(archive, files):
     submission = Submission("", archive)
     read_files(submission, {number_of(file): file for file in files})
     if submission.problems:
-        archive.unlink()
         raise Problem("; ".join(submission.problems.values()))
 
 
@@ -111,8 +113,11 @@ def main():
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise Problem(f"--out {out}: the archive's name ends in .tar.gz")
     contents = {file: (options.root / file).read_bytes() for file in files}
-    write(out, {**contents, "submission.json": json.dumps(about, indent=2).encode() + b"\n"})
-    check(out, files)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission.") as folder:
+        archive = Path(folder) / out.name
+        write(archive, {**contents, "submission.json": json.dumps(about, indent=2).encode() + b"\n"})
+        check(archive, files)
+        archive.replace(out)
     print(f"{os.path.relpath(out)}, tested with workbook {about['workbook']}:")
     for lab in about["labs"].values():
         reached = f"{lab['points']}/{lab['max']}" if lab["tested"] else "not tested"

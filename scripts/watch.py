@@ -87,9 +87,6 @@ class Watch:
             self.build_error = f"{self.file.name} is missing: ./workbook reset {self.short} restores the starter"
             self.draw()
             return
-        if self.tested and now[0] < self.tested[0]:  # an older version has come back: ninja must notice
-            os.utime(self.file)
-            now = stamp(self.file)
         self.seen = self.tested = now
         self.since = now[0] / 1e9 if saved else time.time()
         self.before.update(self.states)

@@ -15,7 +15,6 @@
 #include "common/run/training/run_program.h"
 #include "common/run/training/settle_plan.h"
 #include "common/run/training/whose_labs.h"
-#include "common/usage_error.h"
 #include "labs/04_pipeline_1f1b/pipeline_1f1b.h"
 #include "labs/05_microbatches/microbatches.h"
 #include "train/memory.h"

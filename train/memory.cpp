@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/error.h"
 #include "common/tools/plan/estimate.h"
-#include "common/usage_error.h"
 
 namespace train {
 

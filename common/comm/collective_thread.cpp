@@ -49,17 +49,6 @@ class QueuedTransfer final : public Transfer {
   std::function<void(std::chrono::milliseconds)> wait_;
 };
 
-/// What `body` throws; empty if it returns.
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    return text.empty() ? "an error without a message" : text;
-  }
-  return "";
-}
-
 }  // namespace
 
 void CollectiveThread::State::work() {
@@ -73,7 +62,7 @@ void CollectiveThread::State::work() {
     const std::function<void()> body = std::move(queue.front().body);
     running = true;
     lock.unlock();
-    const std::string failure = error_of(body);
+    const std::string failure = failure_of(body);
     lock.lock();
     running = false;
     advanced.notify_all();

@@ -155,8 +155,12 @@ ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {
     const float* numbers = all.data() + rank * 4 + i;
     return static_cast<int>(numbers[0]) * (1 << 15) + static_cast<int>(numbers[1]);
   };
-  const auto make_group = [&](const Transport::Collective* call) {
-    if (call != nullptr) impl_->transport->all_gather(own.values(), all.values(), *call);
+  const auto make_group = [&](const Transport::Call* call) {
+    if (call != nullptr)
+      impl_->transport->run({.kind = OpKind::kAllGather,
+                             .input = own.values(),
+                             .output = all.values(),
+                             .call = *call});
     std::vector<std::pair<int, int>> order;  // key, rank
     for (int r = 0; r < size(); ++r)
       if (whole(r, 0) == color) order.emplace_back(whole(r, 2), r);
@@ -183,7 +187,7 @@ ProcessGroup ProcessGroup::split(int color, int key, const std::string& name) {
   };
   ++impl_->splits;
   impl_->collective(OpKind::kSplit, own.numel(), -1, ReduceOp::kSum,
-                    [&](const Transport::Collective& call) { make_group(&call); });
+                    [&](const Transport::Call& call) { make_group(&call); });
   if (size() == 1) make_group(nullptr);
   return ProcessGroup(std::move(group));
 }

@@ -13,21 +13,6 @@ class NothingToWaitFor final : public Transfer {
   void wait(std::chrono::milliseconds) override {}
 };
 
-void run_blocking(Transport& transport, const Transport::Posted& posted, int root) {
-  switch (posted.kind) {
-    case OpKind::kBroadcast:
-      return transport.broadcast(posted.output, root, posted.call);
-    case OpKind::kReduce:
-      return transport.reduce(posted.output, root, posted.op, posted.call);
-    case OpKind::kAllGather:
-      return transport.all_gather(posted.input, posted.output, posted.call);
-    case OpKind::kReduceScatter:
-      return transport.reduce_scatter(posted.input, posted.output, posted.op, posted.call);
-    default:
-      return transport.all_reduce(posted.output, posted.op, posted.call);
-  }
-}
-
 }  // namespace
 
 void ProcessGroup::Impl::finish_collectives() {
@@ -54,7 +39,7 @@ OpRecord ProcessGroup::Impl::collective_record(OpKind kind, int64_t elements, in
   return record;
 }
 
-Transport::Collective ProcessGroup::Impl::call_of(const OpRecord& record, int root) const {
+Transport::Call ProcessGroup::Impl::call_of(const OpRecord& record, int root) const {
   return {.tag = collective_tag(record.sequence, static_cast<int>(record.kind), record.bytes, root,
                                 record.tag),
           .timeout = timeout};
@@ -91,7 +76,7 @@ std::unique_ptr<Work::Impl> ProcessGroup::Impl::post_collective(OpKind kind, con
   return work;
 }
 
-std::unique_ptr<Transfer> ProcessGroup::Impl::start(const Transport::Posted& posted,
+std::unique_ptr<Transfer> ProcessGroup::Impl::start(Transport::Collective posted,
                                                     const Work::Impl& work, bool reaches_gpus) {
   if (size() == 1) {
     posted.started(0);
@@ -100,31 +85,27 @@ std::unique_ptr<Transfer> ProcessGroup::Impl::start(const Transport::Posted& pos
   }
   // Without numbers to move, only a barrier waits for the other ranks.
   const bool empty = posted.input.empty();
+  if (empty) posted.kind = OpKind::kBarrier;
   const std::shared_ptr<Transport>& chosen = reaches_gpus && !empty ? between_gpus : transport;
   if (auto transfer = chosen->post(posted)) return transfer;
   if (thread == nullptr) thread = std::make_unique<CollectiveThread>();
-  return thread->run({.body =
-                          [chosen, posted, empty, input = work.input, output = work.data] {
-                            if (empty)
-                              chosen->barrier(posted.call);
-                            else
-                              run_blocking(*chosen, posted, -1);
-                          },
-                      .started = [posted] { posted.started(0); },
-                      .finished = [posted] { posted.finished(0); }});
+  return thread->run(
+      {.body = [chosen, posted, input = work.input, output = work.data] { chosen->run(posted); },
+       .started = [posted] { posted.started(0); },
+       .finished = [posted] { posted.finished(0); }});
 }
 
 void ProcessGroup::Impl::collective(OpKind kind, int64_t elements, int root, ReduceOp op,
                                     const Body& body) {
   const OpRecord record = collective_record(kind, elements, root, op);
-  const Transport::Collective call = call_of(record, root);
+  const Transport::Call call = call_of(record, root);
   recorder.waiting(record.id);
   try {
     if (thread != nullptr) thread->drain(timeout);
     if (size() > 1) {
       // Without numbers to move, Gloo's collectives would not wait for the other ranks.
       if (elements == 0 && kind != OpKind::kSplit)
-        transport->barrier(call);
+        transport->run({.kind = OpKind::kBarrier, .call = call});
       else
         body(call);
     }
@@ -136,7 +117,7 @@ void ProcessGroup::Impl::collective(OpKind kind, int64_t elements, int root, Red
 
 void ProcessGroup::barrier() {
   impl_->collective(OpKind::kBarrier, 0, -1, ReduceOp::kSum,
-                    [](const Transport::Collective&) {});  // no elements: a barrier in any case
+                    [](const Transport::Call&) {});  // no elements: a barrier in any case
 }
 
 void ProcessGroup::Impl::blocking(OpKind kind, const Tensor& input, const Tensor& output,
@@ -144,16 +125,19 @@ void ProcessGroup::Impl::blocking(OpKind kind, const Tensor& input, const Tensor
   const bool reads = kind != OpKind::kBroadcast || rank == root;
   const bool writes = kind == OpKind::kBroadcast ? rank != root : root < 0 || rank == root;
   const Tensor& part = kind == OpKind::kReduceScatter ? output : input;
-  collective(kind, part.numel(), root, op, [&](const Transport::Collective& call) {
-    const bool direct = reaches(input, output);
-    const bool in_place = kind != OpKind::kAllGather && kind != OpKind::kReduceScatter;
-    const HostCopy to(output, direct);
-    const HostCopy from = in_place ? to : HostCopy(input, direct);
+  const bool direct = reaches(input, output) || size() == 1;
+  const bool in_place = kind != OpKind::kAllGather && kind != OpKind::kReduceScatter;
+  // Before the collective begins: being out of memory is no fault of the network.
+  const HostCopy to(output, direct);
+  const HostCopy from = in_place ? to : HostCopy(input, direct);
+  collective(kind, part.numel(), root, op, [&](const Transport::Call& call) {
     if (reads) from.load();
-    run_blocking(
-        way(direct),
-        {.kind = kind, .input = from.numbers(), .output = to.numbers(), .op = op, .call = call},
-        root);
+    way(direct).run({.kind = kind,
+                     .input = from.numbers(),
+                     .output = to.numbers(),
+                     .op = op,
+                     .root = root,
+                     .call = call});
     if (writes) to.store();
   });
 }
@@ -176,14 +160,12 @@ void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
 }
 
 void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
-  impl_->check_gather(output, input, "all_gather");
-  impl_->copy_if_alone(output, input);
+  impl_->check_parts(OpKind::kAllGather, output, input, "all_gather");
   impl_->blocking(OpKind::kAllGather, input, output, ReduceOp::kSum, -1);
 }
 
 void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) {
-  impl_->check_scatter(output, input, "reduce_scatter");
-  impl_->copy_if_alone(output, input);
+  impl_->check_parts(OpKind::kReduceScatter, output, input, "reduce_scatter");
   impl_->blocking(OpKind::kReduceScatter, input, output, op, -1);
 }
 
@@ -193,14 +175,12 @@ Work ProcessGroup::all_reduce_async(const Tensor& tensor, ReduceOp op) {
 }
 
 Work ProcessGroup::all_gather_async(const Tensor& output, const Tensor& input) {
-  impl_->check_gather(output, input, "all_gather_async");
-  impl_->copy_if_alone(output, input);
+  impl_->check_parts(OpKind::kAllGather, output, input, "all_gather_async");
   return Work(impl_->post_collective(OpKind::kAllGather, input, output, ReduceOp::kSum));
 }
 
 Work ProcessGroup::reduce_scatter_async(const Tensor& output, const Tensor& input, ReduceOp op) {
-  impl_->check_scatter(output, input, "reduce_scatter_async");
-  impl_->copy_if_alone(output, input);
+  impl_->check_parts(OpKind::kReduceScatter, output, input, "reduce_scatter_async");
   return Work(impl_->post_collective(OpKind::kReduceScatter, input, output, op));
 }
 

@@ -75,24 +75,17 @@ struct ProcessGroup::Impl : std::enable_shared_from_this<Impl> {
             what, to_string(tensor.shape()));
   }
 
-  void check_gather(const Tensor& output, const Tensor& input, const char* what) const {
+  /// Of an all_gather or a reduce_scatter. In a group of one rank, these are a copy.
+  void check_parts(OpKind kind, const Tensor& output, const Tensor& input, const char* what) const {
     check_tensor(output, what);
     check_tensor(input, what);
-    require(output.numel() == size() * input.numel(),
-            "{}: {} ranks with inputs {} need an output of {} elements, not {}", what, size(),
-            to_string(input.shape()), size() * input.numel(), to_string(output.shape()));
-  }
-
-  void check_scatter(const Tensor& output, const Tensor& input, const char* what) const {
-    check_tensor(output, what);
-    check_tensor(input, what);
-    require(input.numel() == size() * output.numel(),
-            "{}: {} ranks with outputs {} need an input of {} elements, not {}", what, size(),
-            to_string(output.shape()), size() * output.numel(), to_string(input.shape()));
-  }
-
-  /// In a group of one rank, a collective is a copy.
-  void copy_if_alone(const Tensor& output, const Tensor& input) const {
+    const bool gathers = kind == OpKind::kAllGather;
+    const Tensor& part = gathers ? input : output;
+    const Tensor& whole = gathers ? output : input;
+    require(whole.numel() == size() * part.numel(),
+            "{}: {} ranks with {} {} need an {} of {} elements, not {}", what, size(),
+            gathers ? "inputs" : "outputs", to_string(part.shape()), gathers ? "output" : "input",
+            size() * part.numel(), to_string(whole.shape()));
     if (size() == 1) output.copy_from(input.view(output.shape()));
   }
 
@@ -105,14 +98,14 @@ struct ProcessGroup::Impl : std::enable_shared_from_this<Impl> {
   /// A collective from `input` to `output`, which are the same tensor for an all_reduce.
   std::unique_ptr<Work::Impl> post_collective(OpKind kind, const Tensor& input,
                                               const Tensor& output, ReduceOp op);
-  std::unique_ptr<Transfer> start(const Transport::Posted& posted, const Work::Impl& work,
+  std::unique_ptr<Transfer> start(Transport::Collective posted, const Work::Impl& work,
                                   bool reaches_gpus);
   /// Waits for what was posted and never waited for: the other ranks need this one for it.
   void finish_collectives();
 
   OpRecord collective_record(OpKind kind, int64_t elements, int root, ReduceOp op);
-  Transport::Collective call_of(const OpRecord& record, int root) const;
-  using Body = std::function<void(const Transport::Collective&)>;
+  Transport::Call call_of(const OpRecord& record, int root) const;
+  using Body = std::function<void(const Transport::Call&)>;
   /// A blocking collective over `elements`: calls `body` with what the transport must know about
   /// it.
   void collective(OpKind kind, int64_t elements, int root, ReduceOp op, const Body& body);

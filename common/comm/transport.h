@@ -42,40 +42,33 @@ class Transport {
   virtual std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) = 0;
   virtual std::unique_ptr<Transfer> recv(std::span<float> data, int from, uint64_t slot) = 0;
 
-  /// Collectives, done when they return. Those with different tags never meet. They throw Error as
-  /// Transfer::wait does.
-  struct Collective {
+  /// Collectives with different tags never meet.
+  struct Call {
     uint32_t tag = 0;
     std::chrono::milliseconds timeout;
   };
-  virtual void barrier(const Collective& call) = 0;
-  virtual void broadcast(std::span<float> data, int root, const Collective& call) = 0;
-  /// Only the root's data changes.
-  virtual void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) = 0;
-  virtual void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) = 0;
-  /// `output` holds the inputs of all ranks, in their order.
-  virtual void all_gather(std::span<const float> input, std::span<float> output,
-                          const Collective& call) = 0;
-  /// `input` has one part per rank; `output` is this rank's part, combined over all ranks.
-  virtual void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
-                              const Collective& call) = 0;
-
-  /// A collective that goes on while its caller does something else.
-  struct Posted {
-    OpKind kind = OpKind::kAllReduce;  // or kAllGather, kReduceScatter
-    std::span<const float> input;      // both must stay valid until the transfer is done
-    std::span<float> output;           // all_reduce: the input
+  struct Collective {
+    /// kBarrier; kBroadcast, kReduce and kAllReduce, of which input and output are the same memory
+    /// (only the root's changes in a reduce); kAllGather, whose output holds the inputs of all
+    /// ranks in their order; kReduceScatter, whose input has one part per rank, and whose output is
+    /// this rank's part, combined over all ranks.
+    OpKind kind = OpKind::kBarrier;
+    std::span<const float> input = {};
+    std::span<float> output = {};
     ReduceOp op = ReduceOp::kSum;
-    Collective call = {};
-    /// To be called, on any thread, when its turn has come and when it is done, with the time of a
-    /// simulation in nanoseconds, or 0 for "now".
+    int root = -1;
+    Call call = {};
+    /// Of a posted one: to be called, on any thread, when its turn has come and when it is done,
+    /// with the time of a simulation in nanoseconds, or 0 for "now".
     std::function<void(int64_t at_ns)> started = {};
     std::function<void(int64_t at_ns)> finished = {};
   };
-  /// Starts a collective. Posted and other collectives of a group run one after the other, in the
-  /// order in which they are called. Null: this transport has only the blocking ones, so the caller
-  /// needs a thread for them.
-  virtual std::unique_ptr<Transfer> post(const Posted&) { return nullptr; }
+  /// Done when it returns. Throws Error as Transfer::wait does.
+  virtual void run(const Collective& collective) = 0;
+  /// Starts one that goes on while its caller does something else; its memory must stay valid until
+  /// the transfer is done. The collectives of a group run one after the other, in the order in
+  /// which they are called. Null: this transport has only `run`, so the caller needs a thread.
+  virtual std::unique_ptr<Transfer> post(const Collective&) { return nullptr; }
 
   /// Connects some ranks of this group, including this one, in a new group; all of them call it
   /// with the same arguments. `ranks`: in the order of their new numbers. `name`: different from

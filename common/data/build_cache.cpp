@@ -14,6 +14,7 @@
 #include "common/data/token_cache.h"
 #include "common/data/token_dataset.h"
 #include "common/error.h"
+#include "common/io/terminal.h"
 #include "common/tensor/parallel.h"
 
 namespace lab {
@@ -72,7 +73,7 @@ class BytesProgress {
  public:
   BytesProgress(std::string title, int64_t total) : title_(std::move(title)), total_(total) {}
   ~BytesProgress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) print_if_possible(stderr, "\r\033[K");
   }
   BytesProgress(const BytesProgress&) = delete;
   BytesProgress& operator=(const BytesProgress&) = delete;
@@ -86,8 +87,9 @@ class BytesProgress {
     shown_ = terminal_;
     const double rate = static_cast<double>(done) / seconds;
     const auto left = static_cast<int64_t>(static_cast<double>(total_ - done) / rate);
-    fmt::print(stderr, "{}{} {:3d}% {:.1f} MB/s ETA {}:{:02d}{}", terminal_ ? "\r" : "", title_,
-               percent, rate / 1e6, left / 60, left % 60, terminal_ ? "\033[K" : "\n");
+    print_if_possible(stderr, "{}{} {:3d}% {:.1f} MB/s ETA {}:{:02d}{}", terminal_ ? "\r" : "",
+                      title_, percent, rate / 1e6, left / 60, left % 60,
+                      terminal_ ? "\033[K" : "\n");
     std::fflush(stderr);
   }
 

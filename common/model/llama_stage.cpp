@@ -129,7 +129,8 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
 std::unique_ptr<InFlight> LlamaStage::Impl::end(int microbatch, const char* what) {
   const auto entry = in_flight.find(microbatch);
   require(entry != in_flight.end(),
-          "{} of microbatch {}, which is not in flight: its forward comes first", what, microbatch);
+          "{} of microbatch {}, which is not in flight: each needs a forward of its own before",
+          what, microbatch);
   std::unique_ptr<InFlight> state = std::move(entry->second);
   in_flight.erase(entry);
   active_bytes -= state->bytes;

@@ -66,8 +66,8 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 ///     lab::Error before it sends anything.
 /// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
 /// in float the square of 1e20 is infinite, and that of 1e-25 is 0. The ranks add up theirs with
-/// one lab::sum_over (common/comm/agreement.h), which sends 8 bytes from each rank, and nothing if
-/// there is only one stage. There are no other messages.
+/// one lab::sum_over (common/comm/agreement.h), which sends 8 bytes from each rank to every other,
+/// and nothing if there is only one stage. There are no other messages.
 /// Returns the norm before clipping, the same on every rank. If a gradient of any stage is infinite
 /// or NaN, the norm is not finite either, and the gradients may then hold anything.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& pipeline);

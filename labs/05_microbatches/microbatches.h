@@ -66,7 +66,7 @@ using lab::LossFunction;
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even
-///     without any target; with `total_targets`, which may be 0 (then 1 is as good).
+///     without any target; with `total_targets`, which may be 0 (you may pass 1 instead).
 /// The messages are those of the list, and no others. Adds to the stage's gradients. Returns the
 /// sum of the losses on the last stage, 0 on the others.
 ///

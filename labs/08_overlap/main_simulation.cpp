@@ -11,7 +11,6 @@
 #include "common/error.h"
 #include "common/model/llama_stage.h"
 #include "common/run/timeline/network_report.h"
-#include "common/usage_error.h"
 #include "labs/08_overlap/overlap.h"
 
 namespace lab08 {

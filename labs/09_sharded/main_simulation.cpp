@@ -12,7 +12,6 @@
 #include "common/error.h"
 #include "common/model/llama_stage.h"
 #include "common/run/timeline/network_report.h"
-#include "common/usage_error.h"
 #include "labs/09_sharded/sharded.h"
 
 namespace lab09 {

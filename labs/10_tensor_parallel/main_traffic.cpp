@@ -13,7 +13,6 @@
 #include "common/comm/sim/simulation.h"
 #include "common/error.h"
 #include "common/format.h"
-#include "common/usage_error.h"
 #include "labs/10_tensor_parallel/passes.h"
 
 namespace lab10 {

@@ -151,13 +151,13 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
 ///
-/// Its norm counts every weight once (a tied head exists on a single stage only). Matrices are
-/// divided; norms (tensors of one dimension) are on every rank of a stage, with the same gradient.
-/// `stage.slice()` says which slice this rank holds. If the norm exceeds `max_norm`, all gradients
-/// of this rank are scaled by max_norm / norm. `max_norm` is positive, and may be infinite; you
-/// need not check that. Returns the norm before, the same bits on every rank, accurate to 1e-6 of
-/// it. If it is not finite, the gradients may hold anything afterwards. One message of one number,
-/// whether it clips or not.
+/// Its norm counts every weight once (a head is tied only on a stage that is the whole model).
+/// Matrices are divided; norms (tensors of one dimension) are on every rank of a stage, with the
+/// same gradient. `stage.slice()` says which slice this rank holds. If the norm exceeds `max_norm`,
+/// all gradients of this rank are scaled by max_norm / norm. `max_norm` is positive, and may be
+/// infinite; you need not check that. Returns the norm before, the same bits on every rank,
+/// accurate to 1e-6 of it. If it is not finite, the gradients may hold anything afterwards. One
+/// message of one number, whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10

@@ -3,9 +3,9 @@
 //
 // Without further options one process computes all gradients, and it is simulated which worker
 // computes what, and when. With --server, workers are processes.
+#include "common/error.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/settle_plan.h"
-#include "common/usage_error.h"
 #include "labs/11_parameter_server/main_federated.h"
 #include "labs/11_parameter_server/main_server.h"
 #include "labs/11_parameter_server/main_simulation.h"

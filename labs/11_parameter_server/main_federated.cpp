@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/data/sorted_shard.h"
+#include "common/error.h"
 #include "common/run/training/training_run.h"
 #include "common/run/training/validation.h"
 #include "common/tensor/parallel.h"
-#include "common/usage_error.h"
 #include "labs/01_single_gpu/single_gpu.h"
 #include "labs/02_gradient_allreduce/gradient_allreduce.h"
 #include "labs/11_parameter_server/main_training.h"

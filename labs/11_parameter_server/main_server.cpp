@@ -15,7 +15,6 @@
 #include "common/error.h"
 #include "common/run/launch/child_process.h"
 #include "common/tensor/parallel.h"
-#include "common/usage_error.h"
 #include "labs/11_parameter_server/main_tables.h"
 #include "labs/11_parameter_server/main_training.h"
 

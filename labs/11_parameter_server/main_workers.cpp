@@ -5,8 +5,8 @@
 
 #include <sstream>
 
+#include "common/error.h"
 #include "common/parse_number.h"
-#include "common/usage_error.h"
 #include "labs/11_parameter_server/parameter_server.h"
 
 namespace lab11 {

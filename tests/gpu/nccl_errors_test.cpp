@@ -93,7 +93,10 @@ TEST_F(NcclPair, AnAbsentRankEndsAtTheDeadline) {
     if (self.world.rank() == 1) return;
     const Tensor tensor = numbers(0, 5);
     const auto all_reduce = [&] {
-      self.gpus.all_reduce({tensor.data(), 5}, ReduceOp::kSum, {.tag = 1, .timeout = 300ms});
+      self.gpus.run({.kind = OpKind::kAllReduce,
+                     .input = {tensor.data(), 5},
+                     .output = {tensor.data(), 5},
+                     .call = {.tag = 1, .timeout = 300ms}});
     };
     EXPECT_EQ(error_of(all_reduce), "no answer within 0.3 s");
     // The connections are finished, and say so.

@@ -221,7 +221,10 @@ TEST_F(NcclFailures, RecordedWorkCannotHoldMessages) {
     const Tensor tensor = ones(5);
     const std::string error = error_of([&] {
       accelerator().record([&] {
-        self.gpus.all_reduce({tensor.data(), 5}, ReduceOp::kSum, {.tag = 1, .timeout = 1s});
+        self.gpus.run({.kind = OpKind::kAllReduce,
+                       .input = {tensor.data(), 5},
+                       .output = {tensor.data(), 5},
+                       .call = {.tag = 1, .timeout = 1s}});
       });
     });
     EXPECT_TRUE(contains(error, "cannot be recorded")) << error;

@@ -190,9 +190,10 @@ TEST_P(Nccl, TensorsOfTheCpuGoAnotherWay) {
 
 TEST_P(Nccl, BarrierLetsNobodyPassBeforeAll) {
   run([&](GpuRank& self) {
-    for (uint32_t tag = 1; tag <= 3; ++tag) self.gpus.barrier({.tag = tag, .timeout = 20s});
+    for (uint32_t tag = 1; tag <= 3; ++tag)
+      self.gpus.run({.kind = OpKind::kBarrier, .call = {.tag = tag, .timeout = 20s}});
     // A collective without numbers is one too.
-    self.gpus.all_reduce({}, ReduceOp::kSum, {.tag = 4, .timeout = 20s});
+    self.gpus.run({.kind = OpKind::kAllReduce, .call = {.tag = 4, .timeout = 20s}});
   });
 }
 

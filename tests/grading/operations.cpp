@@ -153,21 +153,6 @@ std::vector<Operation> operations_of(const Parcel& result) {
   return operations;
 }
 
-Traffic traffic_of(const Parcel& result, OpKind kind) {
-  if (!result.has(kEntry)) {
-    const std::vector<double> numbers = result.numbers(traffic_entry(kind));
-    return {.operations = static_cast<uint64_t>(numbers.at(0)),
-            .bytes = static_cast<uint64_t>(numbers.at(1))};
-  }
-  Traffic traffic;
-  for (const Operation& operation : operations_of(result))
-    if (operation.kind == kind) {
-      ++traffic.operations;
-      traffic.bytes += operation.bytes;
-    }
-  return traffic;
-}
-
 std::string in_words(const std::vector<Operation>& operations, size_t at) {
   constexpr size_t kBefore = 2;
   constexpr size_t kShown = 6;

@@ -30,9 +30,6 @@ struct Operation {
 /// All operations of a call, in the order in which they were posted.
 std::vector<Operation> operations_of(const Parcel& result);
 
-/// Those of a kind: how many, and the sum of their bytes.
-Traffic traffic_of(const Parcel& result, OpKind kind);
-
 /// "all_reduce of 400 bytes, 2 x send of 12 bytes to 2 (tag 0)". Of a long list only what is next
 /// to number `at`, with which something is wrong, and how many others there are.
 std::string in_words(const std::vector<Operation>& operations, size_t at = 0);

@@ -201,8 +201,6 @@ void tell_rank(Scene& scene, RankResult& result) {
   const fs::path file = rank_result_file(scene.folder.path(), result.rank);
   if (result.outcome == Outcome::kReturned) describe_end(child, file, result);
   if (result.result.empty()) keep_results(file, result);
-  if (result.outcome == Outcome::kReturned && scene.judge)
-    set_traffic(result.result, scene.judge->read()[static_cast<size_t>(result.rank)]);
 }
 
 /// Explains the ranks whose messages broke off: they waited for one that is gone.

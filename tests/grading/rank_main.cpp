@@ -213,7 +213,6 @@ int simulate_ranks(const Scenarios& scenarios, const std::string& scenario,
         results[rank]->set(kUnfinishedCall,
                            unfinished_operations(report.snapshots[rank], report.history[rank]));
     }
-    set_traffic(*results[rank], report.snapshots[rank]);
     results[rank]->write(rank_result_file(result, static_cast<int>(rank)));
   }
   return 0;  // each rank's file says how it ended
@@ -234,17 +233,6 @@ void wait_for_debugger() {
 }  // namespace
 
 std::string call_entry(size_t call) { return fmt::format("call{}", call); }
-
-std::string traffic_entry(OpKind kind) { return fmt::format("traffic.{}", op_name(kind)); }
-
-void set_traffic(Parcel& parcel, const RankSnapshot& record) {
-  for (size_t kind = 0; kind < kOpKinds; ++kind) {
-    const Traffic& traffic = record.traffic[kind];
-    parcel.set(
-        traffic_entry(static_cast<OpKind>(kind)),
-        std::vector{static_cast<double>(traffic.operations), static_cast<double>(traffic.bytes)});
-  }
-}
 
 std::string to_text(const SimulationOptions& options) {
   nlohmann::json json{{"seed", options.seed},

@@ -54,12 +54,6 @@ inline constexpr const char* kErrorOutcome = "error";
 inline constexpr const char* kBrokenOffOutcome = "broken off";
 inline constexpr const char* kDiagnosedOutcome = "diagnosed";
 
-/// The entry that holds what a rank has sent by operations of a kind: their number, their bytes.
-std::string traffic_entry(OpKind kind);
-
-/// Notes in a rank's parcel what it has sent.
-void set_traffic(Parcel& parcel, const RankSnapshot& record);
-
 std::string to_text(const SimulationOptions& options);
 
 }  // namespace lab::grading

@@ -29,7 +29,7 @@ struct RankResult {
   std::string output;   // what it printed, of long output the end
   double ended_after_s = 0;
   double cpu_s = 0;  // processor time that its process used
-  Parcel result;     // over a network with the entries of set_traffic
+  Parcel result;
 };
 
 /// The rank that tells most about what went wrong. When one rank fails, others often stop with an

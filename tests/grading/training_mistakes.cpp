@@ -96,6 +96,15 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
       {"padding is counted as a target: a position whose next token is lab::kPadding predicts "
        "nothing; TokenBatch::target_count() leaves it out",
        [=](const Microbatch&) { return 1 / positions; }, true},
+      {"divided by all B T positions, not by the number of targets: TokenBatch::target_count() "
+       "counts them",
+       [=](const Microbatch&) { return 1 / (positions + sequences); }, true},
+      {"the targets of the first microbatch, times the number of microbatches, are taken for the "
+       "number of targets of the step: microbatches may have different numbers of targets",
+       [=, first = p.microbatches[0].targets](const Microbatch&) {
+         return first > 0 ? 1 / (first * count) : 0.0;
+       },
+       true},
       {"only the last microbatch arrived: is something zeroed or overwritten inside the loop?",
        [=](const Microbatch& b) { return is_last(b) ? 1 / total : 0.0; }},
       {"only the first microbatch arrived",
@@ -104,7 +113,7 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
        [=](const Microbatch& b) { return is_last(b) ? 0.0 : 1 / total; }},
       {"the first microbatch is missing",
        [=](const Microbatch& b) { return b.number == 0 ? 0.0 : 1 / total; }},
-      {"twice what they should be: added up twice?", [=](const Microbatch&) { return 2 / total; }},
+      {"double what is right: added up twice?", [=](const Microbatch&) { return 2 / total; }},
   };
   std::vector<Weighing> of_earlier_steps;
   for (const double targets : s.earlier_targets)

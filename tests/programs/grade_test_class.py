@@ -1,6 +1,8 @@
 """A class for grade_test.py: right, wrong and hostile submissions of lab 02, in all the forms that are taken."""
 import csv
 import io
+import os
+import secrets
 import tarfile
 import zipfile
 from pathlib import Path
@@ -110,6 +112,14 @@ class Class:
         self.deserved["nothing"] = 0
         (folder / "broken.zip").write_bytes(b"PK\3\4 no archive")
         self.deserved["broken"] = 0
+        (folder / "notes.pdf").write_bytes(b"%PDF")
+        self.deserved["notes.pdf"] = 0
+        self.add_tar("cut", {FILE: SOLUTION + "// " + secrets.token_hex(20_000)}, 0)
+        os.truncate(folder / "cut.tar.gz", 20_000)
+        self.add_zip("backslashes", {FILE.replace("/", "\\"): SOLUTION}, 100)
+        (folder / "uploaded").mkdir()
+        self.add_tar("uploaded/submission-02", {FILE: SOLUTION}, 100)
+        self.deserved["uploaded"] = self.deserved.pop("uploaded/submission-02")
         self.add_folder("kills", with_includes(SOLUTION, kills), 0)
         self.add_folder("exits", with_includes(STARTER, "const bool left = (std::exit(0), true);"), 0)
         self.add_folder("intruder", intruder, 0)

@@ -107,7 +107,6 @@ slip $labs/experiments.txt "belongs to no option" 's/^options: /&3 /'
 slip $labs/experiments.txt "'runs:' is 1" 's/^look/runs: 0\nlook/'
 slip $labs/experiments.txt "not 'hook: the" 's/^look/hook/'
 slip CMakeLists.txt "does not mention this lab" '/^add_lab\(98/d'
-slip CMakePresets.json "does not mention this lab" 's/"lab98"/"lab97"/'
 slip README.md "does not mention this lab" '/98_sample/d'
 for file in $labs/{sample.cpp,sample.h,README.md,hints.md,predictions.json} slides/98_sample.md \
   $solutions/{sample.cpp,README.md} $tests/{rank.cpp,mutants.txt,task1_sorted_numbers.cpp}; do

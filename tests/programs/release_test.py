@@ -290,6 +290,12 @@ class Release(unittest.TestCase):
         self.assertEqual(file.read_bytes(), starter)
         self.assertIn("already the starter", subprocess.check_output(reset, text=True))
         shutil.rmtree(clone / ".git")
+        update = Path(f"{file}.new")  # what release --update leaves next to a file that a student has begun
+        update.write_bytes(starter)
+        file.write_text("// Another version.\n", encoding="utf-8")
+        self.assertIn("the starter again", subprocess.check_output(reset, text=True))
+        self.assertEqual(file.read_bytes(), starter)
+        update.unlink()
         result = subprocess.run(reset, capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr, r"\Aerror: this folder is not a git checkout [^\n]*\n\Z")
@@ -308,6 +314,7 @@ class Release(unittest.TestCase):
         self.assertIn("TODO(1)", shown)
         name = "02_gradient_allreduce/gradient_allreduce.cpp"
         (self.course / "labs" / name).write_bytes(self.book.files[f"solutions/{name}"][0])
+        os.utime(self.course / "labs" / name, (10**9, 10**9))  # older than what was built, as from an archive
         with mock.patch.dict(os.environ, CI="true"):  # as GitHub Classroom
             self.assertIn("lab 02: 100/100", self.workbook("test", "2", code=0))
         self.assertIn("LAB_WERROR:BOOL=OFF", (self.course / "build/student/CMakeCache.txt").read_text(encoding="utf-8"))

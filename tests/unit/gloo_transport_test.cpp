@@ -159,7 +159,10 @@ std::vector<std::string> connect(ScannedStore& store, int ranks, std::chrono::mi
         transport = connect_gloo(
             {.rank = rank, .size = ranks, .timeout = 60s, .patience = patience}, store);
         std::vector<float> sum{1.0F};
-        transport->all_reduce(sum, ReduceOp::kSum, {.tag = 1, .timeout = 60s});
+        transport->run({.kind = OpKind::kAllReduce,
+                        .input = sum,
+                        .output = sum,
+                        .call = {.tag = 1, .timeout = 60s}});
         EXPECT_EQ(sum[0], static_cast<float>(ranks));
       } catch (const std::exception& error) {
         errors[static_cast<size_t>(rank)] = error.what();

@@ -131,6 +131,18 @@ TEST(Progress, LineSaysStepLossSpeedAndTimeLeft) {
             "step 120/800  loss 3.412  4,812 tokens/s  ETA 1:42");
 }
 
+TEST(Progress, GoesOnWhereNobodyReads) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  std::setvbuf(full, nullptr, _IONBF, 0);
+  EXPECT_NO_THROW({
+    ProgressLine progress(1, 2, full);
+    progress.update(record_of(1));
+    progress.note("a note");
+  });
+  std::fclose(full);
+}
+
 TEST_F(MetricsTest, WithoutATerminalOnlyATenthOfTheStepsIsShown) {
   std::FILE* out = std::fopen(path_.c_str(), "w");
   {

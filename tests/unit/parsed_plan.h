@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "common/run/training/settle_plan.h"
-#include "common/usage_error.h"
 
 namespace lab {
 

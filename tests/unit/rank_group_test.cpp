@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, RankGroupTest,
                            return network.param == Network::kGloo ? "Gloo" : "Simulated";
                          });
 
-TEST_P(RankGroupTest, RanksTalkAndTheirTrafficIsCounted) {
+TEST_P(RankGroupTest, RanksTalk) {
   constexpr int kRanks = 6;
   const std::vector<RankResult> results = run("add_up", kRanks);
   for (const RankResult& result : results) {
@@ -52,10 +52,6 @@ TEST_P(RankGroupTest, RanksTalkAndTheirTrafficIsCounted) {
     EXPECT_EQ(result.result.tensor("sum").values()[1], 6.0F);
     EXPECT_EQ(result.result.tensor("from_left").values()[0],
               static_cast<float>((result.rank + kRanks - 1) % kRanks));
-    EXPECT_EQ(result.result.numbers(traffic_entry(OpKind::kAllReduce)),
-              (std::vector<double>{1, 8}));
-    EXPECT_EQ(result.result.numbers(traffic_entry(OpKind::kSend)), (std::vector<double>{1, 8}));
-    EXPECT_EQ(result.result.numbers(traffic_entry(OpKind::kBarrier)), (std::vector<double>{0, 0}));
   }
 }
 

@@ -269,7 +269,7 @@ void run_transports(int max_delay, const std::function<void(Transport&, int)>& b
   scheduler.run([&](int rank) {
     SimTransport transport(*network, "world", {0, 1}, rank);
     body(transport, rank);
-    transport.barrier({.tag = 1, .timeout = kTimeout});
+    transport.run({.kind = OpKind::kBarrier, .call = {.tag = 1, .timeout = kTimeout}});
   });
 }
 

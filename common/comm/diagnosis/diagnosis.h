@@ -13,11 +13,10 @@ namespace lab {
 
 struct Diagnosis {
   enum class Kind {
-    kDeadlock,      // ranks wait for each other in a circle
-    kMismatch,      // both sides have arrived, but sizes, tags or kinds differ
-    kRankEnded,     // a rank waits for one whose process has ended or left the group
-    kRankStopped,   // a rank waits for one that is stopped or silent
-    kNeverArrived,  // a rank did not come to the rendezvous
+    kDeadlock,     // ranks wait for each other in a circle
+    kMismatch,     // both sides have arrived, but sizes, tags or kinds differ
+    kRankEnded,    // a rank waits for one whose process has ended or left the group
+    kRankStopped,  // a rank waits for one that is stopped or silent
   };
   Kind kind = Kind::kDeadlock;
   std::string headline;    // one line: what is wrong
@@ -51,9 +50,7 @@ std::string describe(const OpRecord& op, const RankSnapshot& rank);
 ///
 /// Every collective counts as one that no rank leaves before all have entered it; posting it is
 /// entering it. A rank that waits for a collective waits for all that its group has queued before
-/// it. A rank that
-/// computes forever is a matter for a deadline, not for this function. kNeverArrived is reported by
-/// whoever runs the rendezvous.
+/// it. A rank that computes forever is a matter for a deadline, not for this function.
 std::optional<Diagnosis> diagnose(const std::vector<RankSnapshot>& before,
                                   const std::vector<RankSnapshot>& now);
 

@@ -22,30 +22,8 @@ int64_t monotonic_ns() {
   return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
 }
 
-/// Gives each stream a place in `recent`; when all are taken, that of the least recently used
-/// stream.
-class StreamPlaces {
- public:
-  size_t place_of(const OpRecord& op) {
-    const Stream stream{op.kind, op.group, op.peer, op.tag};
-    auto [found, is_new] = places_.try_emplace(stream, places_.size());
-    if (is_new && found->second == kMaxRecent) {
-      const auto oldest = std::ranges::min_element(used_);
-      found->second = static_cast<size_t>(oldest - used_.begin());
-      places_.erase(streams_[found->second]);
-    }
-    streams_[found->second] = stream;
-    used_[found->second] = ++uses_;
-    return found->second;
-  }
-
- private:
-  using Stream = std::tuple<OpKind, uint32_t, int32_t, int32_t>;
-  std::map<Stream, size_t> places_;
-  std::array<Stream, kMaxRecent> streams_;
-  std::array<uint64_t, kMaxRecent> used_{};
-  uint64_t uses_ = 0;
-};
+/// Messages that arrive in the order in which they are sent: kind, group, peer, tag.
+using Stream = std::tuple<OpKind, uint32_t, int32_t, int32_t>;
 
 /// Makes a name printable on one line.
 std::string clean_name(std::string name) {
@@ -59,19 +37,15 @@ std::string clean_name(std::string name) {
   return name;
 }
 
-bool same_stream(const OpRecord& a, const OpRecord& b) {
-  return a.kind == b.kind && a.group == b.group && a.peer == b.peer && a.tag == b.tag;
-}
-
 }  // namespace
 
 struct FlightRecorder::Impl {
   mutable std::mutex mutex;
   Clock clock;
-  RankSnapshot record;                   // all but what is pending and when it was taken
+  RankSnapshot record;                   // all but what is pending, recent, and when it was taken
   std::map<uint64_t, OpRecord> pending;  // by id
   std::deque<OpRecord> history;
-  StreamPlaces streams;  // places in record.recent
+  std::map<Stream, OpRecord> recent;  // the newest finished message of each
   uint64_t last_id = 0;
   int microbatch = -1;
 
@@ -93,12 +67,13 @@ struct FlightRecorder::Impl {
 };
 
 void FlightRecorder::Impl::keep_as_recent(const OpRecord& op) {
-  const size_t place = streams.place_of(op);
-  if (place == record.recent.size()) record.recent.emplace_back();
-  OpRecord& newest = record.recent[place];
-  const bool older = newest.id != 0 && same_stream(newest, op) &&
-                     newest.sequence > op.sequence;  // waited for out of order
+  OpRecord& newest = recent[{op.kind, op.group, op.peer, op.tag}];
+  const bool older = newest.id != 0 && newest.sequence > op.sequence;  // waited for out of order
   if (!older) newest = op;
+  if (recent.size() <= kMaxRecent) return;
+  recent.erase(std::ranges::min_element(recent, {}, [](const auto& stream) {
+    return std::pair(stream.second.done_ns, stream.second.id);
+  }));
 }
 
 FlightRecorder::FlightRecorder(int rank, Clock clock) : impl_(std::make_unique<Impl>()) {
@@ -195,6 +170,7 @@ RankSnapshot FlightRecorder::snapshot() const {
   const std::lock_guard lock(impl_->mutex);
   RankSnapshot snapshot = impl_->record;
   for (const auto& [id, op] : impl_->pending) snapshot.pending.push_back(op);
+  for (const auto& [stream, op] : impl_->recent) snapshot.recent.push_back(op);
   std::ranges::sort(snapshot.recent, [](const OpRecord& a, const OpRecord& b) {
     return std::pair(a.done_ns, a.id) > std::pair(b.done_ns, b.id);
   });

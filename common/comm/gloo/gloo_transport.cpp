@@ -103,68 +103,24 @@ class GlooTransport final : public Transport {
     });
   }
 
-  void barrier(const Collective& call) override {
-    auto options = options_of<gloo::BarrierOptions>(call);
-    guarded([&] { gloo::barrier(options); });
-  }
-
-  void broadcast(std::span<float> data, int root, const Collective& call) override {
-    auto options = options_of<gloo::BroadcastOptions>(call);
-    options.setOutput(data.data(), data.size());
-    options.setRoot(root);
-    guarded([&] { gloo::broadcast(options); });
-  }
-
-  void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) override {
-    auto options = options_of<gloo::ReduceOptions>(call);
-    std::vector<float> result(data.size());  // Gloo uses it on the other ranks as well
-    options.setInput(data.data(), data.size());
-    options.setOutput(result.data(), result.size());
-    options.setRoot(root);
-    options.setReduceFunction(reduction(op));
-    guarded([&] { gloo::reduce(options); });
-    if (context_->rank == root) std::ranges::copy(result, data.begin());
-  }
-
-  void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) override {
-    auto options = options_of<gloo::AllreduceOptions>(call);
-    options.setOutput(data.data(), data.size());
-    options.setReduceFunction(reduction(op));
-    guarded([&] { gloo::allreduce(options); });
-  }
-
-  void all_gather(std::span<const float> input, std::span<float> output,
-                  const Collective& call) override {
-    auto options = options_of<gloo::AllgatherOptions>(call);
-    const size_t first = static_cast<size_t>(context_->rank) * input.size();
-    const bool in_place = input.data() == output.data() + first;
-    if (!in_place) options.setInput(writable(input), input.size());
-    options.setOutput(output.data(), output.size());
-    guarded([&] { gloo::allgather(options); });
-  }
-
-  /// Gloo has no such operation on unbound buffers. A ring: the part of rank r starts at rank r + 1
-  /// and is added up on its way around until it reaches rank r.
-  void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
-                      const Collective& call) override {
-    const int size = context_->size;
-    const int rank = context_->rank;
-    const size_t count = output.size();
-    const auto part = [&](int step) {
-      const int owner = (rank + 2 * size - step) % size;
-      return input.subspan(static_cast<size_t>(owner) * count, count);
-    };
-    std::vector<float> outgoing(part(1).begin(), part(1).end());
-    std::vector<float> incoming(count);
-    for (int step = 2; step <= size; ++step) {
-      const uint64_t slot = kReduceScatterPrefix | uint64_t{call.tag} << 24 | uint64_t(step);
-      const auto arrives = recv(incoming, (rank + size - 1) % size, slot);
-      const auto leaves = send(outgoing, (rank + 1) % size, slot);
-      arrives->wait(call.timeout);
-      leaves->wait(call.timeout);
-      combine(op, {outgoing.data(), count}, incoming.data(), part(step).data());
-    }
-    std::ranges::copy(outgoing, output.begin());
+  void run(const Collective& collective) override {
+    guarded([&] {
+      switch (collective.kind) {
+        case OpKind::kBroadcast:
+          return broadcast(collective);
+        case OpKind::kReduce:
+          return reduce(collective);
+        case OpKind::kAllReduce:
+          return all_reduce(collective);
+        case OpKind::kAllGather:
+          return all_gather(collective);
+        case OpKind::kReduceScatter:
+          return reduce_scatter(collective);
+        default:
+          auto options = options_of<gloo::BarrierOptions>(collective.call);
+          gloo::barrier(options);
+      }
+    });
   }
 
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
@@ -213,8 +169,65 @@ class GlooTransport final : public Transport {
   }
 
  private:
+  void broadcast(const Collective& c) {
+    auto options = options_of<gloo::BroadcastOptions>(c.call);
+    options.setOutput(c.output.data(), c.output.size());
+    options.setRoot(c.root);
+    gloo::broadcast(options);
+  }
+
+  void reduce(const Collective& c) {
+    auto options = options_of<gloo::ReduceOptions>(c.call);
+    std::vector<float> result(c.output.size());  // Gloo uses it on the other ranks as well
+    options.setInput(writable(c.input), c.input.size());
+    options.setOutput(result.data(), result.size());
+    options.setRoot(c.root);
+    options.setReduceFunction(reduction(c.op));
+    gloo::reduce(options);
+    if (context_->rank == c.root) std::ranges::copy(result, c.output.begin());
+  }
+
+  void all_reduce(const Collective& c) {
+    auto options = options_of<gloo::AllreduceOptions>(c.call);
+    options.setOutput(c.output.data(), c.output.size());
+    options.setReduceFunction(reduction(c.op));
+    gloo::allreduce(options);
+  }
+
+  void all_gather(const Collective& c) {
+    auto options = options_of<gloo::AllgatherOptions>(c.call);
+    const size_t first = static_cast<size_t>(context_->rank) * c.input.size();
+    const bool in_place = c.input.data() == c.output.data() + first;
+    if (!in_place) options.setInput(writable(c.input), c.input.size());
+    options.setOutput(c.output.data(), c.output.size());
+    gloo::allgather(options);
+  }
+
+  /// Gloo has no such operation on unbound buffers. A ring: the part of rank r starts at rank r + 1
+  /// and is added up on its way around until it reaches rank r.
+  void reduce_scatter(const Collective& c) {
+    const int size = context_->size;
+    const int rank = context_->rank;
+    const size_t count = c.output.size();
+    const auto part = [&](int step) {
+      const int owner = (rank + 2 * size - step) % size;
+      return c.input.subspan(static_cast<size_t>(owner) * count, count);
+    };
+    std::vector<float> outgoing(part(1).begin(), part(1).end());
+    std::vector<float> incoming(count);
+    for (int step = 2; step <= size; ++step) {
+      const uint64_t slot = kReduceScatterPrefix | uint64_t{c.call.tag} << 24 | uint64_t(step);
+      const auto arrives = recv(incoming, (rank + size - 1) % size, slot);
+      const auto leaves = send(outgoing, (rank + 1) % size, slot);
+      arrives->wait(c.call.timeout);
+      leaves->wait(c.call.timeout);
+      combine(c.op, {outgoing.data(), count}, incoming.data(), part(step).data());
+    }
+    std::ranges::copy(outgoing, c.output.begin());
+  }
+
   template <typename Options>
-  Options options_of(const Collective& call) const {
+  Options options_of(const Call& call) const {
     Options options(context_);
     options.setTag(call.tag);
     options.setTimeout(call.timeout);

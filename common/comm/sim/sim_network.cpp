@@ -80,18 +80,14 @@ std::shared_ptr<SimPost> SimNetwork::recv(const Address& address, std::span<floa
   return post;
 }
 
-template <typename Post>
-void SimNetwork::wait_for(const Post& post) {
-  if (!post.done) {
-    check_alive(post.rank);
-    scheduler_.wait_until(post.rank, [&] { return post.done || !stopped_.empty(); });
-    if (!post.done) throw RankStop{stopped_};
+void SimNetwork::wait(const SimSide& side) {
+  if (!side.done) {
+    check_alive(side.rank);
+    scheduler_.wait_until(side.rank, [&] { return side.done || !stopped_.empty(); });
+    if (!side.done) throw RankStop{stopped_};
   }
-  if (clock_) clock_->wait_until(post.rank, post.end);
+  if (clock_) clock_->wait_until(side.rank, side.end);
 }
-
-void SimNetwork::wait(const SimPost& post) { wait_for(post); }
-void SimNetwork::wait(const SimEntry& entry) { wait_for(entry); }
 
 void SimNetwork::enter(const Collective& call, int member, std::shared_ptr<SimEntry> entry) {
   begin_operation(entry->rank);

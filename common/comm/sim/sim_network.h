@@ -1,6 +1,7 @@
 // SimNetwork: the undelivered messages of a simulation, and its clock.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -10,7 +11,6 @@
 #include <random>
 #include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,22 +26,28 @@ struct RankStop {
   std::string why;
 };
 
-/// One side of a message. A send's memory is read, and a recv's written, at the moment of delivery.
-struct SimPost {
+/// One rank's side of a message or a collective. Its memory is read or written at the moment of
+/// delivery.
+struct SimSide {
   int rank = 0;  // of the world, as all ranks here
+  bool done = false;
+  double end = 0;  // with a cost model, in seconds
+
+  virtual ~SimSide() = default;
+  /// The program no longer needs this side: its memory may be freed, and nobody is told any more.
+  virtual void abandon() = 0;
+};
+
+struct SimPost final : SimSide {
   std::span<const float> source;
   std::span<float> target;
   std::vector<float> copy;  // of the source, if its memory may be freed before the delivery
   bool buffered = false;    // the message has left its sender
   bool discard = false;     // the target's memory has gone
-  bool done = false;
-  // With a cost model, in seconds:
-  double posted = 0;
-  double end = 0;
-  int64_t order = 0;  // of a send: how many operations its rank had posted
+  double posted = 0;        // with a cost model, in seconds
+  int64_t order = 0;        // of a send: how many operations its rank had posted
 
-  /// The program no longer needs this side; its memory may be freed.
-  void abandon();
+  void abandon() override;
 };
 
 /// What one member contributes to a collective, and where its result goes.
@@ -50,22 +56,16 @@ struct SimPart {
   std::span<float> output;
 };
 
-/// One member's side of a collective. Its input is read, and its output written, at the moment of
-/// delivery.
-struct SimEntry {
-  int rank = 0;
+struct SimEntry final : SimSide {
   SimPart part;
   /// Told when the collective starts and when its result is here: nanoseconds by the rank's clock
   /// with a cost model, else 0 for "now".
   std::function<void(int64_t)> started;
   std::function<void(int64_t)> finished;
-  bool done = false;
-  double end = 0;                // with a cost model, in seconds
   std::vector<float> copy;       // of the input, and where the result goes, if their memory may be
   std::vector<float> discarded;  // freed before the delivery
 
-  /// The program no longer needs this side; its memory may be freed, and nobody is told any more.
-  void abandon();
+  void abandon() override;
 };
 
 /// Ranks call it only while they hold the scheduler's baton. Without a cost model, every operation
@@ -81,16 +81,10 @@ class SimNetwork {
     int from = 0;
     int to = 0;
     uint64_t slot = 0;
-    bool operator<(const Address& other) const {
-      return std::tie(group, from, to, slot) <
-             std::tie(other.group, other.from, other.to, other.slot);
-    }
+    auto operator<=>(const Address&) const = default;
   };
   std::shared_ptr<SimPost> send(const Address& address, std::span<const float> data);
   std::shared_ptr<SimPost> recv(const Address& address, std::span<float> data);
-  /// Returns when the message has been delivered (a buffered send: at once).
-  void wait(const SimPost& post);
-
   /// What members of a group do together.
   struct Collective {
     std::string group;
@@ -103,8 +97,9 @@ class SimNetwork {
   /// Enters a collective. It starts when all members have entered it and each of them has started
   /// those of this group that it entered before. `member`: this rank's number in the group.
   void enter(const Collective& call, int member, std::shared_ptr<SimEntry> entry);
-  /// Returns when this member has its result.
-  void wait(const SimEntry& entry);
+  /// Returns when the message has been delivered (a buffered send: at once), or when this member of
+  /// a collective has its result.
+  void wait(const SimSide& side);
 
   /// Advances the clock to the next delivery; false if there is none.
   bool deliver_next();
@@ -146,8 +141,6 @@ class SimNetwork {
   void check_alive(int rank) const;
   void match(const Address& address);
   void deliver(SimPost& send, SimPost& recv, double end) const;
-  template <typename Post>
-  void wait_for(const Post& post);
   void start_next_of(const std::string& group, size_t members);
   void start(const std::shared_ptr<Gathering>& gathering);
   void deliver(Gathering& gathering, size_t member, double end);

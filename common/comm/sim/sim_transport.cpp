@@ -12,20 +12,19 @@ namespace {
 using Parts = std::vector<SimPart>;
 
 /// Of a message or a collective.
-template <typename Post>
 class SimTransfer final : public Transfer {
  public:
-  SimTransfer(SimNetwork& network, std::shared_ptr<Post> post)
-      : network_(network), post_(std::move(post)) {}
-  ~SimTransfer() override { post_->abandon(); }
+  SimTransfer(SimNetwork& network, std::shared_ptr<SimSide> side)
+      : network_(network), side_(std::move(side)) {}
+  ~SimTransfer() override { side_->abandon(); }
   SimTransfer(const SimTransfer&) = delete;
   SimTransfer& operator=(const SimTransfer&) = delete;
 
-  void wait(std::chrono::milliseconds) override { network_.wait(*post_); }
+  void wait(std::chrono::milliseconds) override { network_.wait(*side_); }
 
  private:
   SimNetwork& network_;
-  std::shared_ptr<Post> post_;
+  std::shared_ptr<SimSide> side_;
 };
 
 std::vector<float> combine_inputs(const Parts& parts, ReduceOp op) {
@@ -35,24 +34,23 @@ std::vector<float> combine_inputs(const Parts& parts, ReduceOp op) {
   return result;
 }
 
-void reduce_to_all(const Parts& parts, ReduceOp op) {
-  const std::vector<float> result = combine_inputs(parts, op);
-  for (const auto& part : parts) std::ranges::copy(result, part.output.begin());
-}
-
-void gather_to_all(const Parts& parts) {
-  std::vector<float> all;
-  for (const auto& part : parts) all.insert(all.end(), part.input.begin(), part.input.end());
-  for (const auto& part : parts) std::ranges::copy(all, part.output.begin());
-}
-
-void reduce_and_scatter(const Parts& parts, ReduceOp op) {
-  const std::vector<float> result = combine_inputs(parts, op);
+/// The outputs of all ranks.
+void fill(const Parts& parts, OpKind kind, ReduceOp op, int root) {
+  std::vector<float> result;  // of which each rank gets all, or its part
+  if (kind == OpKind::kAllGather)
+    for (const SimPart& part : parts)
+      result.insert(result.end(), part.input.begin(), part.input.end());
+  else if (kind == OpKind::kBroadcast)
+    result.assign(parts[static_cast<size_t>(root)].input.begin(),
+                  parts[static_cast<size_t>(root)].input.end());
+  else
+    result = combine_inputs(parts, op);
   auto next = result.begin();
-  for (const auto& part : parts) {
-    const auto last = next + static_cast<std::ptrdiff_t>(part.output.size());
-    std::copy(next, last, part.output.begin());
-    next = last;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const std::span<float> output = parts[rank].output;
+    if (kind == OpKind::kReduce && static_cast<int>(rank) != root) continue;
+    std::copy_n(next, output.size(), output.begin());
+    if (kind == OpKind::kReduceScatter) next += std::ssize(output);
   }
 }
 
@@ -64,47 +62,18 @@ SimTransport::SimTransport(SimNetwork& network, std::string group, std::vector<i
 
 std::unique_ptr<Transfer> SimTransport::send(std::span<const float> data, int to, uint64_t slot) {
   auto post = network_.send({group_, world_rank(rank_), world_rank(to), slot}, data);
-  return std::make_unique<SimTransfer<SimPost>>(network_, std::move(post));
+  return std::make_unique<SimTransfer>(network_, std::move(post));
 }
 
 std::unique_ptr<Transfer> SimTransport::recv(std::span<float> data, int from, uint64_t slot) {
   auto post = network_.recv({group_, world_rank(from), world_rank(rank_), slot}, data);
-  return std::make_unique<SimTransfer<SimPost>>(network_, std::move(post));
+  return std::make_unique<SimTransfer>(network_, std::move(post));
 }
 
-void SimTransport::barrier(const Collective& call) {
-  meet(call, {}, Rounds::kTwice, [](const Parts&) {});
-}
+void SimTransport::run(const Collective& collective) { network_.wait(*enter(collective)); }
 
-void SimTransport::broadcast(std::span<float> data, int root, const Collective& call) {
-  meet(call, {data, data}, Rounds::kTwice, [root](const Parts& parts) {
-    const auto source = parts[static_cast<size_t>(root)].input;
-    for (const auto& part : parts) std::ranges::copy(source, part.output.begin());
-  });
-}
-
-void SimTransport::reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) {
-  meet(call, {data, data}, Rounds::kTwice, [root, op](const Parts& parts) {
-    std::ranges::copy(combine_inputs(parts, op), parts[static_cast<size_t>(root)].output.begin());
-  });
-}
-
-void SimTransport::all_reduce(std::span<float> data, ReduceOp op, const Collective& call) {
-  meet({.kind = OpKind::kAllReduce, .input = data, .output = data, .op = op, .call = call});
-}
-
-void SimTransport::all_gather(std::span<const float> input, std::span<float> output,
-                              const Collective& call) {
-  meet({.kind = OpKind::kAllGather, .input = input, .output = output, .call = call});
-}
-
-void SimTransport::reduce_scatter(std::span<const float> input, std::span<float> output,
-                                  ReduceOp op, const Collective& call) {
-  meet({.kind = OpKind::kReduceScatter, .input = input, .output = output, .op = op, .call = call});
-}
-
-std::unique_ptr<Transfer> SimTransport::post(const Posted& posted) {
-  return std::make_unique<SimTransfer<SimEntry>>(network_, enter(posted));
+std::unique_ptr<Transfer> SimTransport::post(const Collective& collective) {
+  return std::make_unique<SimTransfer>(network_, enter(collective));
 }
 
 std::unique_ptr<Transport> SimTransport::connect(const std::vector<int>& ranks,
@@ -120,42 +89,24 @@ void SimTransport::advance_clock(double seconds) {
   network_.advance_clock(world_rank(rank_), seconds);
 }
 
-std::shared_ptr<SimEntry> SimTransport::enter(const Collective& call, const SimEntry& entry,
-                                              Rounds rounds, const Combine& combine) {
+std::shared_ptr<SimEntry> SimTransport::enter(const Collective& collective) {
+  const auto entry = std::make_shared<SimEntry>();
+  entry->rank = world_rank(rank_);
+  entry->part = {collective.input, collective.output};
+  entry->started = collective.started;
+  entry->finished = collective.finished;
+  // Around the ring of all members once, or twice.
   const int steps = static_cast<int>(members_.size()) - 1;
-  const auto shared = std::make_shared<SimEntry>(entry);
-  shared->rank = world_rank(rank_);
+  const bool once =
+      collective.kind == OpKind::kAllGather || collective.kind == OpKind::kReduceScatter;
   network_.enter({.group = group_,
-                  .tag = call.tag,
+                  .tag = collective.call.tag,
                   .members = members_,
-                  .rounds = rounds == Rounds::kTwice ? 2 * steps : steps,
-                  .combine = combine},
-                 rank_, shared);
-  return shared;
-}
-
-std::shared_ptr<SimEntry> SimTransport::enter(const Posted& posted) {
-  SimEntry entry;
-  entry.part = {posted.input, posted.output};
-  entry.started = posted.started;
-  entry.finished = posted.finished;
-  if (posted.kind == OpKind::kAllGather)
-    return enter(posted.call, entry, Rounds::kOnce, gather_to_all);
-  const ReduceOp op = posted.op;
-  if (posted.kind == OpKind::kReduceScatter)
-    return enter(posted.call, entry, Rounds::kOnce,
-                 [op](const Parts& parts) { reduce_and_scatter(parts, op); });
-  return enter(posted.call, entry, Rounds::kTwice,
-               [op](const Parts& parts) { reduce_to_all(parts, op); });
-}
-
-void SimTransport::meet(const Posted& posted) { network_.wait(*enter(posted)); }
-
-void SimTransport::meet(const Collective& call, const SimPart& part, Rounds rounds,
-                        const Combine& combine) {
-  SimEntry entry;
-  entry.part = part;
-  network_.wait(*enter(call, entry, rounds, combine));
+                  .rounds = once ? steps : 2 * steps,
+                  .combine = [kind = collective.kind, op = collective.op, root = collective.root](
+                                 const Parts& parts) { fill(parts, kind, op, root); }},
+                 rank_, entry);
+  return entry;
 }
 
 }  // namespace lab

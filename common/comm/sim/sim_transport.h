@@ -1,7 +1,6 @@
 // SimTransport: the Transport of one rank in a simulation.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,29 +20,15 @@ class SimTransport final : public Transport {
 
   std::unique_ptr<Transfer> send(std::span<const float> data, int to, uint64_t slot) override;
   std::unique_ptr<Transfer> recv(std::span<float> data, int from, uint64_t slot) override;
-  void barrier(const Collective& call) override;
-  void broadcast(std::span<float> data, int root, const Collective& call) override;
-  void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) override;
-  void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) override;
-  void all_gather(std::span<const float> input, std::span<float> output,
-                  const Collective& call) override;
-  void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
-                      const Collective& call) override;
-  std::unique_ptr<Transfer> post(const Posted& posted) override;
+  void run(const Collective& collective) override;
+  std::unique_ptr<Transfer> post(const Collective& collective) override;
   std::unique_ptr<Transport> connect(const std::vector<int>& ranks, const std::string& name,
                                      std::chrono::milliseconds timeout) override;
   const CostModel* costs() const override { return network_.costs(); }
   void advance_clock(double seconds) override;
 
  private:
-  /// How often every share of the tensor goes around the ring of all members.
-  enum class Rounds { kOnce, kTwice };
-  using Combine = std::function<void(const std::vector<SimPart>&)>;
-  std::shared_ptr<SimEntry> enter(const Collective& call, const SimEntry& entry, Rounds rounds,
-                                  const Combine& combine);
-  std::shared_ptr<SimEntry> enter(const Posted& posted);
-  void meet(const Collective& call, const SimPart& part, Rounds rounds, const Combine& combine);
-  void meet(const Posted& posted);
+  std::shared_ptr<SimEntry> enter(const Collective& collective);
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
   SimNetwork& network_;

@@ -15,6 +15,11 @@ void MemoryStore::store(const std::string& key, const std::string& value) {
   size_ = after;
 }
 
+void MemoryStore::tell() {
+  changed_.notify_all();
+  if (on_change_) on_change_();
+}
+
 void MemoryStore::set(const std::string& key, const std::string& value) {
   store_rules::check_key(key);
   store_rules::check_value(key, value);
@@ -22,7 +27,7 @@ void MemoryStore::set(const std::string& key, const std::string& value) {
     const std::lock_guard lock(mutex_);
     store(key, value);
   }
-  changed_.notify_all();
+  tell();
 }
 
 std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
@@ -53,7 +58,7 @@ int64_t MemoryStore::add(const std::string& key, int64_t amount) {
                                      amount);
     store(key, std::to_string(sum));
   }
-  changed_.notify_all();
+  tell();
   return sum;
 }
 

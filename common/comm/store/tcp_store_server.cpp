@@ -48,32 +48,6 @@ class Bell {
   Socket event_;
 };
 
-/// The store for this process; clients may wait for what it sets.
-class LocalStore final : public Store {
- public:
-  LocalStore(MemoryStore& values, Bell& bell) : values_(values), bell_(bell) {}
-
-  void set(const std::string& key, const std::string& value) override {
-    values_.set(key, value);
-    bell_.ring();
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return values_.get(key, timeout);
-  }
-  std::optional<std::string> try_get(const std::string& key) override {
-    return values_.try_get(key);
-  }
-  int64_t add(const std::string& key, int64_t amount) override {
-    const int64_t sum = values_.add(key, amount);
-    bell_.ring();
-    return sum;
-  }
-
- private:
-  MemoryStore& values_;
-  Bell& bell_;
-};
-
 }  // namespace
 
 struct TcpStoreServer::Impl {
@@ -152,9 +126,8 @@ struct TcpStoreServer::Impl {
   }
 
   TcpStoreLimits limits;
-  MemoryStore values;
   Bell bell;
-  LocalStore local{values, bell};
+  MemoryStore values{MemoryStore::kDefaultLimit, [this] { bell.ring(); }};  // clients wait for it
   Socket listener;
   std::string greeting = tcp_store::server_greeting(random_identity());
   std::vector<std::unique_ptr<Connection>> connections;
@@ -178,6 +151,6 @@ TcpStoreServer::~TcpStoreServer() {
 
 uint16_t TcpStoreServer::port() const { return tcp_store::own_port(impl_->listener); }
 
-Store& TcpStoreServer::store() { return impl_->local; }
+Store& TcpStoreServer::store() { return impl_->values; }
 
 }  // namespace lab

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 #include "common/error.h"
 
@@ -22,12 +23,19 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-Addresses resolve(const std::string& address, uint16_t port) {
+/// Asks again until `deadline` if the name server does not answer, as while a network starts.
+Addresses resolve(const std::string& address, uint16_t port, Clock::time_point deadline = {}) {
+  constexpr std::chrono::milliseconds kPause{250};
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int failure = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const auto ask = [&] {
+    return getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  };
+  int failure = ask();
+  for (; failure == EAI_AGAIN && Clock::now() + kPause < deadline; failure = ask())
+    std::this_thread::sleep_for(kPause);
   require(failure == 0, "the address {} is unknown: {}", address, gai_strerror(failure));
   return {found, freeaddrinfo};
 }
@@ -108,7 +116,7 @@ uint16_t own_port(const Socket& socket) {
 Socket connect_to(const std::string& address, uint16_t port, Clock::time_point deadline,
                   int& error) {
   constexpr std::chrono::seconds kPatience{3};  // the next address may answer
-  const Addresses addresses = resolve(address, port);
+  const Addresses addresses = resolve(address, port, deadline);
   for (const addrinfo* next = addresses.get(); next != nullptr; next = next->ai_next) {
     Socket socket = make_socket(*next);
     error = 0;
@@ -129,6 +137,7 @@ void prepare(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 20);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);  // while sent bytes are unacknowledged
 }
 
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {

@@ -32,7 +32,7 @@ Collectives::Collectives(Connections& connections, const std::string& unique_id,
           size, seconds(timeout));
 }
 
-void Collectives::barrier(const Transport::Collective& call) {
+void Collectives::barrier(const Transport::Call& call) {
   const Patience patience(call.timeout);
   compare_tags(call.tag, patience);
   done_.record(communicator_.stream().get());

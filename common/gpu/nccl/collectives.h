@@ -37,12 +37,12 @@ class Collectives {
   };
 
   /// Waits for all ranks, and throws Error if one has another tag.
-  void barrier(const Transport::Collective& call);
+  void barrier(const Transport::Call& call);
 
   /// The same, and then the operations that `body(communicator, stream)` launches. Returns when the
   /// GPU is done.
   template <typename Body>
-  void run(const Transport::Collective& call, const Body& body) {
+  void run(const Transport::Call& call, const Body& body) {
     const Patience patience(call.timeout);
     compare_tags(call.tag, patience);
     communicator_.ask(body);
@@ -54,7 +54,7 @@ class Collectives {
   /// Like `run`, but returns when everything has been launched. The stream keeps the order of
   /// posted and other collectives.
   template <typename Body>
-  std::shared_ptr<Posted> post(const Transport::Collective& call, const Body& body) {
+  std::shared_ptr<Posted> post(const Transport::Call& call, const Body& body) {
     const Patience patience(call.timeout);
     auto posted = std::make_shared<Posted>();
     posted->note = notes_.take();

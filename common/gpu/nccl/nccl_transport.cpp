@@ -90,49 +90,18 @@ class NcclTransport final : public Transport {
                             .send = false});
   }
 
-  void barrier(const Collective& call) override {
-    guarded([&] { collectives_.barrier(call); });
-  }
-
-  void broadcast(std::span<float> data, int root, const Collective& call) override {
-    run(call, data.size(), [&](ncclComm_t communicator, cudaStream_t stream) {
-      return ncclBroadcast(data.data(), data.data(), data.size(), ncclFloat32, root, communicator,
-                           stream);
+  void run(const Collective& collective) override {
+    // Without numbers, NCCL would not wait for the others.
+    if (collective.kind == OpKind::kBarrier || collective.output.empty())
+      return guarded([&] { collectives_.barrier(collective.call); });
+    guarded([&] {
+      collectives_.run(collective.call, [&](ncclComm_t communicator, cudaStream_t stream) {
+        return ask(collective, communicator, stream);
+      });
     });
   }
 
-  void reduce(std::span<float> data, int root, ReduceOp op, const Collective& call) override {
-    run(call, data.size(), [&](ncclComm_t communicator, cudaStream_t stream) {
-      float* result = collectives_.rank() == root ? data.data() : nullptr;
-      return ncclReduce(data.data(), result, data.size(), ncclFloat32, reduction(op), root,
-                        communicator, stream);
-    });
-  }
-
-  void all_reduce(std::span<float> data, ReduceOp op, const Collective& call) override {
-    run(call, data.size(), [&](ncclComm_t communicator, cudaStream_t stream) {
-      return ncclAllReduce(data.data(), data.data(), data.size(), ncclFloat32, reduction(op),
-                           communicator, stream);
-    });
-  }
-
-  void all_gather(std::span<const float> input, std::span<float> output,
-                  const Collective& call) override {
-    run(call, input.size(), [&](ncclComm_t communicator, cudaStream_t stream) {
-      return ncclAllGather(input.data(), output.data(), input.size(), ncclFloat32, communicator,
-                           stream);
-    });
-  }
-
-  void reduce_scatter(std::span<const float> input, std::span<float> output, ReduceOp op,
-                      const Collective& call) override {
-    run(call, output.size(), [&](ncclComm_t communicator, cudaStream_t stream) {
-      return ncclReduceScatter(input.data(), output.data(), output.size(), ncclFloat32,
-                               reduction(op), communicator, stream);
-    });
-  }
-
-  std::unique_ptr<Transfer> post(const Posted& posted) override {
+  std::unique_ptr<Transfer> post(const Collective& posted) override {
     std::shared_ptr<Collectives::Posted> launched;
     guarded([&] {
       launched = collectives_.post(posted.call, [&](ncclComm_t communicator, cudaStream_t stream) {
@@ -175,16 +144,24 @@ class NcclTransport final : public Transport {
     std::function<void(int64_t)> finished_;
   };
 
-  static ncclResult_t ask(const Posted& posted, ncclComm_t communicator, cudaStream_t stream) {
-    const float* input = posted.input.data();
-    float* output = posted.output.data();
-    if (posted.kind == OpKind::kAllGather)
-      return ncclAllGather(input, output, posted.input.size(), ncclFloat32, communicator, stream);
-    if (posted.kind == OpKind::kReduceScatter)
-      return ncclReduceScatter(input, output, posted.output.size(), ncclFloat32,
-                               reduction(posted.op), communicator, stream);
-    return ncclAllReduce(input, output, posted.output.size(), ncclFloat32, reduction(posted.op),
-                         communicator, stream);
+  ncclResult_t ask(const Collective& asked, ncclComm_t communicator, cudaStream_t stream) const {
+    const float* input = asked.input.data();
+    float* output = asked.output.data();
+    const size_t count = std::min(asked.input.size(), asked.output.size());  // of one rank
+    const ncclRedOp_t op = reduction(asked.op);
+    switch (asked.kind) {
+      case OpKind::kBroadcast:
+        return ncclBroadcast(input, output, count, ncclFloat32, asked.root, communicator, stream);
+      case OpKind::kReduce:
+        return ncclReduce(input, collectives_.rank() == asked.root ? output : nullptr, count,
+                          ncclFloat32, op, asked.root, communicator, stream);
+      case OpKind::kAllGather:
+        return ncclAllGather(input, output, count, ncclFloat32, communicator, stream);
+      case OpKind::kReduceScatter:
+        return ncclReduceScatter(input, output, count, ncclFloat32, op, communicator, stream);
+      default:
+        return ncclAllReduce(input, output, count, ncclFloat32, op, communicator, stream);
+    }
   }
 
   /// Calls `body`; if it fails, all connections of the group end, because NCCL's state is unknown.
@@ -198,12 +175,6 @@ class NcclTransport final : public Transport {
       messages_->break_off(error.what());
       throw;
     }
-  }
-
-  template <typename Body>
-  void run(const Collective& call, size_t count, const Body& body) {
-    if (count == 0) return barrier(call);  // NCCL would not wait for the others
-    guarded([&] { collectives_.run(call, body); });
   }
 
   Store& store_;

@@ -45,13 +45,8 @@ std::string broadcast_text(ProcessGroup& group, const std::string& text) {
 std::string done_by_rank_0(ProcessGroup& group, const std::function<std::string()>& action) {
   std::string outcome;
   if (group.rank() == 0) {
-    try {
-      outcome = "+" + action();
-    } catch (const std::bad_alloc&) {
-      outcome = "-out of memory";
-    } catch (const std::exception& error) {
-      outcome = fmt::format("-{}", error.what());
-    }
+    const std::string failure = failure_of([&] { outcome = "+" + action(); });
+    if (!failure.empty()) outcome = "-" + failure;
   }
   outcome = broadcast_text(group, outcome);
   require(outcome.starts_with('+'), "{}", outcome.substr(1));

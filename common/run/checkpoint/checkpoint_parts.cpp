@@ -27,18 +27,6 @@ std::string random_token() {
   return to_hex(uint64_t{random()} << 32 | random());
 }
 
-// The message of what `action` throws; empty if it throws nothing.
-std::string failure_of(const std::function<void()>& action) {
-  try {
-    action();
-    return "";
-  } catch (const std::bad_alloc&) {
-    return "out of memory";
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
 // The groups that this replica of the stage writes, as files yet to be written.
 PartReport share_of(const RankOfModel& rank, const std::vector<const SavedGroup*>& groups) {
   PartReport report;

@@ -14,6 +14,7 @@
 #include "common/comm/store/memory_store.h"
 #include "common/comm/store/tcp_store.h"
 #include "common/error.h"
+#include "common/io/terminal.h"
 #include "common/printable.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/own_address.h"
@@ -146,7 +147,7 @@ struct Job::Impl {
       store->set(job_keys::left(environment.rank), "1");
       wait_for_others(kSilentWait);
     } catch (const std::exception& error) {  // the store is gone: no rank is left to tell
-      if (!judged) fmt::print(stderr, "rank {} ends: {}\n", environment.rank, error.what());
+      if (!judged) print_if_possible(stderr, "rank {} ends: {}\n", environment.rank, error.what());
     }
   }
 
@@ -160,8 +161,9 @@ struct Job::Impl {
       if (now > begin + patience) return;
       if (!told && patience > kSilentWait && now > begin + kSilentWait) {
         told = true;
-        fmt::print(stderr, "rank 0 has finished and serves the others until they have, too: {}\n",
-                   list_ranks(waited));
+        print_if_possible(stderr,
+                          "rank 0 has finished and serves the others until they have, too: {}\n",
+                          list_ranks(waited));
       }
       std::this_thread::sleep_for(milliseconds(5));
     }

@@ -54,7 +54,7 @@ void ProgressLine::update(const StepRecord& record) {
   if (terminal_)
     draw();
   else
-    fmt::print(out_, "{}\n", line_);
+    print_if_possible(out_, "{}\n", line_);
   std::fflush(out_);
 }
 
@@ -68,13 +68,13 @@ void ProgressLine::show_below(std::vector<std::string> lines) {
 
 void ProgressLine::note(const std::string& text) {
   erase();
-  fmt::print(out_, "{}\n", text);
+  print_if_possible(out_, "{}\n", text);
   if (!below_.empty()) draw();
   std::fflush(out_);
 }
 
 void ProgressLine::finish() {
-  if (open_lines_ > 0) fmt::print(out_, "\n");
+  if (open_lines_ > 0) print_if_possible(out_, "\n");
   open_lines_ = 0;
   below_.clear();
   std::fflush(out_);
@@ -89,15 +89,15 @@ void ProgressLine::draw() {
   erase();
   for (const std::string& line : lines) {
     const auto width = static_cast<size_t>(std::max(size.columns - 1, 1));
-    fmt::print(out_, "{}{}", open_lines_ > 0 ? "\n" : "", line.substr(0, width));
+    print_if_possible(out_, "{}{}", open_lines_ > 0 ? "\n" : "", line.substr(0, width));
     ++open_lines_;
   }
 }
 
 void ProgressLine::erase() {
-  if (open_lines_ > 0) fmt::print(out_, "\r");
-  if (open_lines_ > 1) fmt::print(out_, "\x1b[{}A", open_lines_ - 1);
-  if (open_lines_ > 0) fmt::print(out_, "\x1b[J");
+  if (open_lines_ > 0) print_if_possible(out_, "\r");
+  if (open_lines_ > 1) print_if_possible(out_, "\x1b[{}A", open_lines_ - 1);
+  if (open_lines_ > 0) print_if_possible(out_, "\x1b[J");
   open_lines_ = 0;
 }
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "common/usage_error.h"
+#include "common/error.h"
 
 namespace lab {
 

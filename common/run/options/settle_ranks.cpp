@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "common/comm/diagnosis/operation.h"
-#include "common/usage_error.h"
+#include "common/error.h"
 
 namespace lab {
 namespace {

@@ -1,8 +1,8 @@
 // Variables of torchrun, mpirun and srun.
 #include "common/run/rendezvous/launcher_variables.h"
 
+#include "common/error.h"
 #include "common/parse_number.h"
-#include "common/usage_error.h"
 
 namespace lab {
 namespace {

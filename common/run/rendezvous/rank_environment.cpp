@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "common/comm/diagnosis/flight_recorder.h"
+#include "common/error.h"
 #include "common/run/rendezvous/launcher_variables.h"
 #include "common/run/rendezvous/own_address.h"
-#include "common/usage_error.h"
 
 namespace lab {
 namespace {

@@ -54,7 +54,7 @@ using GetVariable = std::function<const char*(const char*)>;
 
 /// Reads options, then variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT (torchrun
 /// and this workbook's launcher), OMPI_COMM_WORLD_* and PMI_* (mpirun), SLURM_* (srun). With none
-/// of them: rank 0 of 1. Throws UsageError (common/usage_error.h), in one line, for values that are
+/// of them: rank 0 of 1. Throws UsageError (common/error.h), in one line, for values that are
 /// out of range, incomplete or contradictory: world size 0, rank >= size, --rank different from
 /// RANK.
 ///

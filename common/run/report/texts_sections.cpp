@@ -13,8 +13,6 @@ namespace {
 constexpr size_t kMaxStories = 24;
 constexpr size_t kMaxLetters = 4000;  // bytes of a story
 constexpr size_t kMaxFactLetters = 300;
-constexpr size_t kMaxFacts = 60;  // of a group
-constexpr size_t kMaxFactGroups = 12;
 
 std::string cut(const std::string& text, size_t most) {
   if (text.size() <= most) return html_escaped(text);
@@ -50,14 +48,13 @@ std::string stories_section(const RunReport& report) {
 std::string facts_section(const RunReport& report) {
   if (report.facts.empty()) return "";
   std::string html = "<section><h2>Configuration</h2>\n<div class=\"facts\">\n";
-  for (size_t g = 0; g < std::min(report.facts.size(), kMaxFactGroups); ++g) {
-    const FactGroup& group = report.facts[g];
+  for (const FactGroup& group : report.facts) {
     html += "<div>";
     if (!group.title.empty()) html += "<h3>" + cut(group.title, kMaxFactLetters) + "</h3>";
     html += "<dl>\n";
-    for (size_t i = 0; i < std::min(group.facts.size(), kMaxFacts); ++i)
-      html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", cut(group.facts[i].name, kMaxFactLetters),
-                          cut(group.facts[i].value, kMaxFactLetters));
+    for (const auto& fact : group.facts)
+      html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", cut(fact.name, kMaxFactLetters),
+                          cut(fact.value, kMaxFactLetters));
     html += "</dl></div>\n";
   }
   return html + "</div></section>\n";

@@ -6,11 +6,11 @@
 #include <span>
 #include <sstream>
 
+#include "common/error.h"
 #include "common/io/files.h"
 #include "common/model/split.h"
 #include "common/parse_number.h"
 #include "common/pipeline/validate.h"
-#include "common/usage_error.h"
 
 namespace lab {
 namespace {

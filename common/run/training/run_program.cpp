@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "common/error.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
 #include "common/run/launch/launcher.h"
-#include "common/usage_error.h"
 
 namespace lab {
 namespace {

@@ -8,12 +8,12 @@
 #include <set>
 #include <vector>
 
+#include "common/error.h"
 #include "common/io/json_file.h"
 #include "common/printable.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
 #include "common/run/checkpoint/training_state.h"
-#include "common/usage_error.h"
 
 namespace lab {
 namespace {

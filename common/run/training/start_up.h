@@ -23,11 +23,11 @@ namespace lab {
 /// GPU; "nccl": straight from GPU to GPU, one per rank; "auto": NCCL if possible.
 Device agree_on_device(Job& job, const RunPlan& plan);
 
-/// All ranks call it. `work` runs on the first rank of each machine, with all cores that the ranks
-/// may use together; the others sleep until every machine is done. `work` calls its argument
-/// repeatedly to show progress, and may take as long as it likes: waiting ranks throw Error only if
-/// no machine shows progress for `patience` (0: the job's deadline for each wait). `what`: what the
-/// work is, for messages; `threads`: as plan.threads.
+/// All ranks call it, once in a job. `work` runs on the first rank of each machine, with all cores
+/// that the ranks may use together; the others sleep until every machine is done. `work` calls its
+/// argument repeatedly to show progress, and may take as long as it likes: waiting ranks throw
+/// Error only if no machine shows progress for `patience` (0: the job's deadline for each wait).
+/// `what`: what the work is, for messages; `threads`: as plan.threads.
 void work_on_first_ranks(Job& job, const std::string& what, int threads,
                          const std::function<void(const std::function<void()>& going_on)>& work,
                          std::chrono::milliseconds patience = {});

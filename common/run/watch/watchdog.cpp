@@ -12,6 +12,7 @@
 
 #include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
+#include "common/io/terminal.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
 #include "common/run/watch/judge.h"
@@ -156,7 +157,7 @@ struct Watchdog::Impl {
       return other.rank != rank && other.fate == RankFate::kRunning && !other.left;
     });
     if (!is_own_error || diagnosis.ranks[0] != rank)
-      fmt::print(stderr, "error: {}\n", trimmed(diagnosis.text()));
+      print_if_possible(stderr, "error: {}\n", trimmed(diagnosis.text()));
     const auto deadline = Clock::now() + kFarewell;
     while (store.add(job_keys::kVerdictSeen, 0) < listeners && Clock::now() < deadline)
       std::this_thread::sleep_for(milliseconds(10));
@@ -167,7 +168,7 @@ struct Watchdog::Impl {
     const size_t space = verdict.find(' ');
     const bool is_mine = verdict.substr(0, space) == std::to_string(rank);
     decide(is_mine);
-    if (!is_mine) fmt::print(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
+    if (!is_mine) print_if_possible(stderr, "rank {} ends: {}\n", rank, verdict.substr(space + 1));
     try {
       store.add(job_keys::kVerdictSeen, 1);
     } catch (const std::exception&) {  // rank 0 ends as soon as it has counted the last rank
@@ -210,7 +211,7 @@ struct Watchdog::Impl {
   void store_is_lost(const std::string& reason) {
     std::unique_lock lock(mutex);
     if (changed.wait_for(lock, kOwnWords, [this] { return stopping || failing; })) {
-      if (!stopping) fmt::print(stderr, "rank {} ends: rank 0 is gone ({})\n", rank, reason);
+      if (!stopping) print_if_possible(stderr, "rank {} ends: rank 0 is gone ({})\n", rank, reason);
       judged = true;
       changed.notify_all();
       return;
@@ -218,7 +219,7 @@ struct Watchdog::Impl {
     ending = true;
     const RankSnapshot now = recorder.snapshot();
     const OpRecord* operation = now.waiting();
-    fmt::print(
+    print_if_possible(
         stderr, "error: rank 0 is gone ({}), while rank {} {}\n", reason, rank,
         operation == nullptr ? "was between operations" : "waited in " + describe(*operation, now));
     end_process();

@@ -134,10 +134,16 @@ std::string wrong_size(const Pipeline& pipeline, const std::vector<Parcel>& stag
     const uint64_t bytes = operations.back().bytes;
     if (pass >= pipeline.passes() || bytes == pipeline.bytes(pass)) continue;
     const TokenBatch& batch = pipeline.batch(pass);
+    const lab::LlamaConfig& model = pipeline.training.model;
+    const bool of_logits = bytes * static_cast<uint64_t>(model.dim) ==
+                           pipeline.bytes(pass) * static_cast<uint64_t>(model.vocab_size);
     return fmt::format(
         "rank {} has a message of {} bytes: what travels is [B, T, C], here [{}, {}, {}] and {} "
-        "bytes; batch.batch and batch.length of this call say so, whatever tokens there are\n",
-        s, bytes, batch.batch, batch.length, pipeline.training.model.dim, pipeline.bytes(pass));
+        "bytes; {}\n",
+        s, bytes, batch.batch, batch.length, model.dim, pipeline.bytes(pass),
+        of_logits ? "this is as large as the logits: send what stage.forward or stage.backward "
+                    "returns on a stage without the head"
+                  : "batch.batch and batch.length of this call say so, whatever tokens there are");
   }
   return "";
 }

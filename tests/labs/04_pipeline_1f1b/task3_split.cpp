@@ -113,7 +113,7 @@ std::string why_slow(const SplitCase& c, const Counts& counts) {
   const double rounded = std::round(c.head_cost);
   const std::string hint =
       rounded > 0 && rounded != c.head_cost && is_best(counts, {c.layers, c.stages, rounded})
-          ? fmt::format(" (right for a head of {} layers: is head_cost rounded?)", rounded)
+          ? fmt::format(" (right for a head that costs {:g}: is head_cost rounded?)", rounded)
           : "";
   if (c.layers % c.stages > 0 && std::all_of(counts.begin(), counts.end() - 1, is_share))
     return "the remainder of dividing the layers evenly is all on the last stage, which also has "
@@ -123,10 +123,12 @@ std::string why_slow(const SplitCase& c, const Counts& counts) {
            "takes fewer layers";
   if (is_best({counts.rbegin(), counts.rend()}, c))
     return "the layers are divided as if the first stage had the head";
-  if (*largest - *fewest > 1 && fewest == counts.begin())
+  if (*largest - *fewest > 1 && std::all_of(counts.begin() + 1, counts.end() - 1,
+                                            [&](int64_t count) { return count == *largest; }))
     return "the first stage has too few layers: the embedding costs nothing";
   if (*largest - *fewest > 1)
-    return "the layers are not divided evenly among the stages without the head";
+    return "the layers are not divided evenly among the stages without the head: two of them "
+           "differ by more than one layer";
   const bool too_many = static_cast<double>(counts.back()) + c.head_cost > best_cost;
   return (too_many ? "the last stage has too many layers: it also has the head to compute"
                    : "the last stage has too few layers: the others have them") +

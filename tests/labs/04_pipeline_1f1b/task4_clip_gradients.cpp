@@ -74,7 +74,7 @@ const std::vector<Traits>& all_traits() {
       {.name = "max_norm infinite: only the norm is asked for", .limit = kInfinity},
       {.name = "max_norm 0", .refused = 0},
       {.name = "max_norm -1", .refused = -1},
-      {.name = "max_norm not a number", .refused = kNan},
+      {.name = "max_norm NaN", .refused = kNan},
       {.name = "short gradients, equally long on all stages", .limit = 1.2, .parts = Parts::kEqual},
       {.name = "the gradients of a backward pass", .of_backward = true},
   };
@@ -117,7 +117,7 @@ ClipCall draw_call(const Pipeline& pipeline, const lab::grading::TrainingOracle&
     const Tensor drawn = lab::grading::draw_tensor({static_cast<int64_t>(end - begin)}, 1, draw());
     Numbers stage = lab::grading::to_doubles(drawn);
     double scale = magnitude * (1 + static_cast<double>((s + number) % 3));
-    if (t.parts == Parts::kEqual) scale = magnitude / norm(stage);
+    if (t.parts == Parts::kEqual) scale = 1.75 * magnitude / norm(stage);
     if (t.parts == Parts::kNone || (t.parts == Parts::kOneStage && s != chosen)) scale = 0;
     for (double& g : stage) g = double{static_cast<float>(scale * g)};
     if (t.outlier != 0 && s == chosen) stage[draw() % stage.size()] = t.outlier;
@@ -249,6 +249,7 @@ std::vector<Mistake> gradient_mistakes(const ClipCall& call, size_t s) {
   add(factor_for(sum_of_norms),
       "clipped by the sum of the stages' norms: a norm is the root of the sum of all squares");
   add(call.factor() * call.factor(), "scaled twice");
+  add(call.max_norm, "multiplied by max_norm: the factor is max_norm / norm");
   add(1 / call.factor(), "multiplied by norm / max_norm: it is the other way round");
   add(call.max_norm / (call.norm * call.norm), "divided by the sum of squares, not by its root");
   add(call.max_norm / (call.norm + 1e-6),
@@ -289,7 +290,7 @@ void expect_messages(const Pipeline& pipeline, const ClipCall& call, const Parce
     return operation.kind == OpKind::kAllGather && operation.bytes == sizeof(double);
   };
   if (none ? operations.empty() : operations.size() == 1 && is_sum(operations[0])) return;
-  stop(fmt::format("the numbers are right, but rank {} takes {}: {}\n{}", s, in_words(operations),
+  stop(fmt::format("the numbers are right, but rank {} calls {}: {}\n{}", s, in_words(operations),
                    call.refused() ? "max_norm is refused before any message"
                    : none         ? "a pipeline of one stage needs no message"
                                   : "one lab::sum_over of the stage's own sum of squares is enough",

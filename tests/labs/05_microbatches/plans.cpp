@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <regex>
 
 #include "common/error.h"
 #include "common/pipeline/validate.h"
@@ -176,13 +177,14 @@ std::string in_words(const ActionList& actions) {
   return words;
 }
 
-std::string in_words(const Schedule& schedule) {
+std::string in_words(const Schedule& schedule, size_t first) {
   constexpr size_t kShown = 250;  // actions
   size_t actions = 0;
   std::string words;
   for (size_t s = 0; s < schedule.stages.size(); ++s) {
     actions += schedule.stages[s].size();
-    words += fmt::format("\n  stage {}: {}", s, in_words(schedule.stages[s]));
+    const std::string list = fmt::format("\n  stage {}: {}", s, in_words(schedule.stages[s]));
+    words = s == first ? list + words : words + list;
   }
   return actions <= kShown ? words : "";
 }
@@ -221,17 +223,38 @@ void judge_schedules(const std::string& function, const std::vector<Question>& q
 }
 
 void stop(const Question& question, const Schedule& answer, const std::string& what) {
-  lab::grading::stop(fmt::format("{}: {}{}", question.name, what, in_words(answer)));
+  std::smatch named;  // its list comes first: not all may be shown
+  const bool found = std::regex_search(what, named, std::regex("[Ss]tage (\\d+)"));
+  const size_t first = found ? std::stoul(named[1]) : 0;
+  lab::grading::stop(fmt::format("{}: {}{}", question.name, what, in_words(answer, first)));
 }
 
 void expect_size(const Question& question, const Schedule& answer) {
   const auto [p, m] = question.size;
   if (answer.stage_count() != p)
     stop(question, answer,
-         fmt::format("it has {} stages, there should be {}", answer.stage_count(), p));
+         fmt::format("it has lists for {} of {} stages", answer.stage_count(), p));
   if (answer.microbatches != m)
     stop(question, answer,
          fmt::format("Schedule::microbatches is {}, it should be {}", answer.microbatches, m));
+}
+
+void expect_passes(const Question& question, const Schedule& answer) {
+  expect_size(question, answer);
+  for (size_t s = 0; s < answer.stages.size(); ++s) {
+    ActionList passes = answer.stages[s];
+    std::erase_if(passes, [](const Action& action) { return is_message(action.kind); });
+    const ActionList& plan = question.plan.stages[s];
+    const auto [got, wanted] = std::ranges::mismatch(passes, plan);
+    if (got == passes.end() && wanted == plan.end()) continue;
+    stop(question, answer,
+         fmt::format("the passes of stage {} are not those of the schedule: {} where {} should be. "
+                     "Messages are added; passes stay, in their order",
+                     s, got == passes.end() ? "nothing" : to_string(*got),
+                     wanted == plan.end() ? "nothing" : to_string(*wanted)));
+  }
+  if (question.size.stages > 1 && !answer.has_messages())
+    stop(question, answer, "there is no message in it: this is the schedule as it was passed in");
 }
 
 void expect_plan(const Question& question, const Schedule& answer, const std::string& hint) {

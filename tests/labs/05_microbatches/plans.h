@@ -47,8 +47,8 @@ lab::Action reader_of(const lab::Action& recv);
 
 /// "F0 F1 B0 B1".
 std::string in_words(const lab::ActionList& actions);
-/// A line per stage, unless it is very large.
-std::string in_words(const lab::Schedule& schedule);
+/// A line per stage, that of `first` in front; nothing if it is very large.
+std::string in_words(const lab::Schedule& schedule, size_t first);
 
 /// What a function that makes schedules is asked, and what it answered.
 struct Question {
@@ -73,5 +73,7 @@ void judge_schedules(const std::string& function, const std::vector<Question>& q
 /// `hint(fault)` is added to what lab::validate says.
 void expect_plan(const Question& question, const lab::Schedule& answer, const std::string& hint);
 void expect_size(const Question& question, const lab::Schedule& answer);
+/// Size, the passes of question.plan, and some message.
+void expect_passes(const Question& question, const lab::Schedule& answer);
 
 }  // namespace lab05

@@ -87,15 +87,13 @@ void note_wave(const lab::ActionList& actions, std::span<const TokenBatch> micro
     throw Refused(
         found == lists.end()
             ? std::string("run_actions was called with a list of actions that no stage of the "
-                          "schedule has")
+                          "schedule has: pass schedule.stages[pipeline.rank()]")
             : fmt::format("run_actions was called with the actions of stage {}; this rank is stage "
                           "{}: schedule.stages[pipeline.rank()]",
                           found - lists.begin(), rank));
   if (microbatches.size() < static_cast<size_t>(step.schedule->microbatches))
-    throw Refused(
-        fmt::format("run_actions was called with {} microbatches; a wave of the schedule "
-                    "has {}",
-                    microbatches.size(), step.schedule->microbatches));
+    throw Refused(fmt::format("run_actions was called with {} of the {} microbatches of a wave",
+                              microbatches.size(), step.schedule->microbatches));
 }
 
 }  // namespace

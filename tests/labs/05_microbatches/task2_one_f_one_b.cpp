@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/pipeline/validate.h"
 #include "tests/labs/05_microbatches/plans.h"
 
 namespace lab05::task2 {
@@ -75,6 +76,11 @@ void expect_turns(const Question& question, const Schedule& answer, int stage) {
 }
 
 void expect_one_f_one_b(const Question& question, const Schedule& answer) {
+  const auto fault = lab::validate(answer);
+  if (fault && !fault->cycle.empty() && !answer.has_messages() &&
+      answer.stage_count() == question.size.stages)  // why there is a circle
+    for (int stage = 0; stage < question.size.stages; ++stage)
+      expect_warm_up(question, answer, stage);
   const bool few = question.size.microbatches < question.size.stages;
   expect_plan(question, answer,
               few ? " (there are fewer microbatches than stages: is the warm-up longer than all of "

@@ -107,7 +107,7 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
   if (ahead) {
     lab::require(pending > 0,
                  "nothing is gathered ahead: when {} begins to compute, the all_gather of {} "
-                 "(use.next) must be under way, and nobody has waited for it",
+                 "(use.next) must be under way, and not yet waited for",
                  name(use.part), name(*use.next));
     lab::require(
         sharded.parts[*use.next].gathering.has_value(),

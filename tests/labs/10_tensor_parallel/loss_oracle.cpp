@@ -25,6 +25,18 @@ int32_t target_in(const LossCase& c, const Way& way, int64_t i) {
   return c.target(i);
 }
 
+/// What the rank that has token `target` reads at place `target` of its row i, or beyond the row.
+double score_in_rows(const LossCase& c, const Numbers& logits, int64_t i, int64_t target,
+                     size_t ranks) {
+  lab::Range own{0, c.vocab};
+  for (size_t r = 0; r < ranks; ++r)
+    if (const lab::Range range = lab::range_of(c.vocab, slice(r, ranks));
+        range.first <= target && target < range.last)
+      own = range;
+  const int64_t row = std::min(i + target / own.size(), c.positions() - 1);
+  return logits[static_cast<size_t>(row * c.vocab + own.first + target % own.size())];
+}
+
 }  // namespace
 
 Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way) {
@@ -56,14 +68,18 @@ Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way) {
       for (int64_t v = range.first; v < range.last; ++v) sum += std::exp(score(v) - from);
     }
     if (way.times_largest) target_score -= static_cast<double>(ranks - 1) * largest;
+    if (way.plain_score) target_score += largest;
+    if (way.shifted_score && counts)
+      target_score = score_in_rows(c, logits, i, target, ranks) - largest;
     if (way.late_score) target_score = std::exp(target_score) - largest;
     if (counts && (here || !way.own_targets))
       outcome.loss += (std::log(sum) - (here || way.all_scores ? target_score : 0.0)) / divisor;
     if (!counts && way.log_everywhere) outcome.loss += std::log(sum) / divisor;
-    const int64_t hot = way.local_index  ? own.first + target
-                        : way.everywhere ? own.first + target % own.size()
-                        : way.nearest    ? std::clamp<int64_t>(target, own.first, own.last - 1)
-                                         : target;
+    const int64_t hot = way.shifted_one && here ? own.first + target
+                        : way.local_index       ? own.first + target
+                        : way.everywhere        ? own.first + target % own.size()
+                        : way.nearest ? std::clamp<int64_t>(target, own.first, own.last - 1)
+                                      : target;
     const bool missed = way.last_missed && target == own.last - 1;
     const double one = missed ? 0.0 : way.unscaled_target ? divisor : 1.0;
     for (int64_t v = own.first; v < own.last; ++v)

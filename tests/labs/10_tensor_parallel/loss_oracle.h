@@ -52,9 +52,12 @@ struct Way {
   bool last_missed = false;          // the last token of a rank's vocabulary is nobody's target
   bool unscaled_target = false;      // the target's 1 is not divided
   bool times_largest = false;        // the largest score is subtracted on every rank
-  bool late_score = false;           // the target's score is read when it is an exponential
-  bool own_targets = false;          // a rank's loss is of its own tokens
-  bool log_everywhere = false;       // the sum counts where nothing is predicted
+  bool plain_score = false;          // the largest score is not subtracted from the target's
+  bool shifted_score = false;   // the target's score is read at its number, from the row's start
+  bool shifted_one = false;     // its 1 is subtracted there
+  bool late_score = false;      // the target's score is read when it is an exponential
+  bool own_targets = false;     // a rank's loss is of its own tokens
+  bool log_everywhere = false;  // the sum counts where nothing is predicted
   enum class Target { kNext, kNextOfBatch, kSame, kNoPadding } target = Target::kNext;
   double divisor = 0;  // 0: all targets
 };

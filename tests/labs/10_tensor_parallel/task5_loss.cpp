@@ -90,6 +90,17 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.times_largest = true},
          "the largest score is subtracted once per rank: the ranks that do not have the target put "
          "in 0"},
+        {{.plain_score = true},
+         "the largest score is not subtracted from the target's: t = z_y - m"},
+        {{.shifted_score = true},
+         "the target's score is read at its own number, and not at target - vocabulary.first, of "
+         "this rank's row"},
+        {{.shifted_one = true},
+         "the target's 1 is subtracted at its own number, and not at target - vocabulary.first, of "
+         "this rank's row"},
+        {{.shifted_score = true, .shifted_one = true},
+         "the target is looked for at its own number, and not at target - vocabulary.first, of "
+         "this rank's row"},
         {{.late_score = true}, "the target's score is read after its place holds the exponential"},
         {{.own_targets = true},
          "a rank's loss holds only the targets of its own tokens: all ranks return the same loss"},

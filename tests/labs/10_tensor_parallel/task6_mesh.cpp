@@ -65,8 +65,15 @@ std::string guess(const Grid& g, size_t r, size_t group, const Numbers& got) {
       return fmt::format("these are the ranks of mesh.{}", kNames.at(other));
   if (got.size() == g.ranks()) return "that is the whole world: groups have different colors";
   if (got.size() == 1) return "it is alone: ranks of a group pass the same color to split";
+  const std::array<decltype(&Grid::slice), 3> places{&Grid::slice, &Grid::stage, &Grid::pipeline};
+  Numbers alike;  // in what the ranks of the group differ in
+  for (size_t other = 0; group != kModel && other < g.ranks(); ++other)
+    if ((g.*places.at(group))(other) == (g.*places.at(group))(r))
+      alike.push_back(static_cast<double>(other));
+  if (got == alike)
+    return "the color is made from what its ranks differ in: make it from what they share";
   if (got.size() > right.size())
-    return "too many: the color must differ wherever anything but the dimension of this group does";
+    return "too many: the color must be made from all that the ranks of this group share";
   return "the color is that of another division";
 }
 
@@ -297,6 +304,9 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     {plus(zero, before, c.limit / std::sqrt(static_cast<double>(ranks.size()))),
                      "clip_gradients: scaled to a rank's share of max_norm: the gradients of all "
                      "ranks together have the norm max_norm"},
+                    {plus(zero, before, std::min(1.0, limit / std::sqrt(own))),
+                     "clip_gradients: scaled by the norm of this rank's own gradients, as "
+                     "lab::clip_gradients does it"},
                     {plus(zero, before, c.limit / norm),
                      "clip_gradients: divided by the square of the norm: by max_norm / norm"},
                     {plus(zero, before, c.limit),

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# cmake --build as everything here calls it: one build of a folder at a time, and of every source file of the labs as it
+# is now.
+#
+# usage: build.sh SOURCE_FOLDER BUILD_FOLDER OPTION...    (OPTION: of cmake --build)
+set -euo pipefail
+shopt -s nullglob
+source=$1
+build=$2
+shift 2
+
+exec {lock}<"$build"
+flock "$lock"
+
+# ninja compares times: a file that has been replaced by an older one (mv, cp -p, an archive) is new to it if touched.
+cd "$source"
+known=$build/labs.cksum
+files=(labs/*/*.cpp labs/*/*.cu)
+if ((${#files[@]})); then
+  now=$(cksum -- "${files[@]}")
+  if [[ -f $known ]]; then
+    while read -r _ _ file; do
+      if [[ $file -ot $known ]]; then touch -- "$file"; fi
+    done < <(comm -13 <(sort "$known") <(sort <<<"$now"))
+  fi
+  printf '%s\n' "$now" >"$known"
+fi
+
+cmake --build "$build" "$@" {lock}<&-
