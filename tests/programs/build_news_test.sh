@@ -11,6 +11,8 @@ trap 'rm -rf "$root"' EXIT
 source "$here/../../scripts/setup.sh"
 unset CI
 
+mkdir "$root/cmake"
+cp "$here/../../cmake/build.sh" "$root/cmake"
 cat >"$root/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.25)
 project(news NONE)

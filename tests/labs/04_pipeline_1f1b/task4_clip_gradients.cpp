@@ -249,11 +249,11 @@ std::vector<Mistake> gradient_mistakes(const ClipCall& call, size_t s) {
   add(factor_for(sum_of_norms),
       "clipped by the sum of the stages' norms: a norm is the root of the sum of all squares");
   add(call.factor() * call.factor(), "scaled twice");
-  add(call.max_norm, "multiplied by max_norm: the factor is max_norm / norm");
   add(1 / call.factor(), "multiplied by norm / max_norm: it is the other way round");
   add(call.max_norm / (call.norm * call.norm), "divided by the sum of squares, not by its root");
   add(call.max_norm / (call.norm + 1e-6),
       "scaled by max_norm / (norm + 1e-6), as PyTorch does it: the factor is max_norm / norm");
+  add(call.max_norm, "multiplied by max_norm: the factor is max_norm / norm");
   return mistakes;
 }
 
