@@ -1,7 +1,6 @@
 // SimNetwork: the undelivered messages of a simulation, and its clock.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -81,7 +81,10 @@ class SimNetwork {
     int from = 0;
     int to = 0;
     uint64_t slot = 0;
-    auto operator<=>(const Address&) const = default;
+    bool operator<(const Address& other) const {
+      return std::tie(group, from, to, slot) <
+             std::tie(other.group, other.from, other.to, other.slot);
+    }
   };
   std::shared_ptr<SimPost> send(const Address& address, std::span<const float> data);
   std::shared_ptr<SimPost> recv(const Address& address, std::span<float> data);

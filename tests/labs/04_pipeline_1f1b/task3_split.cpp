@@ -123,8 +123,8 @@ std::string why_slow(const SplitCase& c, const Counts& counts) {
            "takes fewer layers";
   if (is_best({counts.rbegin(), counts.rend()}, c))
     return "the layers are divided as if the first stage had the head";
-  if (*largest - *fewest > 1 && std::all_of(counts.begin() + 1, counts.end() - 1,
-                                            [&](int64_t count) { return count == *largest; }))
+  if (*largest - *fewest > 1 &&
+      std::count(counts.begin() + 1, counts.end() - 1, *largest) == std::ssize(counts) - 2)
     return "the first stage has too few layers: the embedding costs nothing";
   if (*largest - *fewest > 1)
     return "the layers are not divided evenly among the stages without the head: two of them "

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "tests/grading/verdict_session.h"
+#include "tests/labs/07_allreduce/groups.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
 namespace lab07 {
