@@ -162,7 +162,8 @@ build_targets() {
   local target arguments=() log="$build/build.log" filter=build_news
   for target; do arguments+=(--target "$target"); done
   if [[ ${CI:-} == true ]]; then filter='cat'; fi
-  bash "$root/cmake/build.sh" "$root" "$build" --parallel "$(build_jobs)" "${arguments[@]}" 2>&1 | tee "$log" | "$filter" >&2 ||
+  bash "$root/cmake/build.sh" "$root" "$build" --parallel "$(build_jobs)" "${arguments[@]}" 2>&1 |
+    tee "$log" | "$filter" >&2 ||
     fail "the build failed: see the first error above (all of its output: ${log#"$root"/})"
 }
 

@@ -113,6 +113,8 @@ def main():
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise Problem(f"--out {out}: the archive's name ends in .tar.gz")
     contents = {file: (options.root / file).read_bytes() for file in files}
+    if not out.parent.is_dir():
+        raise Problem(f"--out {out}: there is no folder {out.parent}")
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission.") as folder:
         archive = Path(folder) / out.name
         write(archive, {**contents, "submission.json": json.dumps(about, indent=2).encode() + b"\n"})

@@ -47,7 +47,7 @@ Transport::Call ProcessGroup::Impl::call_of(const OpRecord& record, int root) co
 
 std::unique_ptr<Work::Impl> ProcessGroup::Impl::post_collective(OpKind kind, const Tensor& input,
                                                                 const Tensor& output, ReduceOp op) {
-  const bool direct = reaches(input, output);
+  const bool direct = reaches(input, output) || size() == 1;  // alone, nothing moves
   auto work = std::make_unique<Work::Impl>();
   work->group = shared_from_this();
   work->data = HostCopy(output, direct);
@@ -160,12 +160,12 @@ void ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op) {
 }
 
 void ProcessGroup::all_gather(const Tensor& output, const Tensor& input) {
-  impl_->check_parts(OpKind::kAllGather, output, input, "all_gather");
+  impl_->check_and_copy_if_alone(OpKind::kAllGather, output, input, "all_gather");
   impl_->blocking(OpKind::kAllGather, input, output, ReduceOp::kSum, -1);
 }
 
 void ProcessGroup::reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) {
-  impl_->check_parts(OpKind::kReduceScatter, output, input, "reduce_scatter");
+  impl_->check_and_copy_if_alone(OpKind::kReduceScatter, output, input, "reduce_scatter");
   impl_->blocking(OpKind::kReduceScatter, input, output, op, -1);
 }
 
@@ -175,12 +175,12 @@ Work ProcessGroup::all_reduce_async(const Tensor& tensor, ReduceOp op) {
 }
 
 Work ProcessGroup::all_gather_async(const Tensor& output, const Tensor& input) {
-  impl_->check_parts(OpKind::kAllGather, output, input, "all_gather_async");
+  impl_->check_and_copy_if_alone(OpKind::kAllGather, output, input, "all_gather_async");
   return Work(impl_->post_collective(OpKind::kAllGather, input, output, ReduceOp::kSum));
 }
 
 Work ProcessGroup::reduce_scatter_async(const Tensor& output, const Tensor& input, ReduceOp op) {
-  impl_->check_parts(OpKind::kReduceScatter, output, input, "reduce_scatter_async");
+  impl_->check_and_copy_if_alone(OpKind::kReduceScatter, output, input, "reduce_scatter_async");
   return Work(impl_->post_collective(OpKind::kReduceScatter, input, output, op));
 }
 

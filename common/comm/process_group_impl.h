@@ -76,7 +76,8 @@ struct ProcessGroup::Impl : std::enable_shared_from_this<Impl> {
   }
 
   /// Of an all_gather or a reduce_scatter. In a group of one rank, these are a copy.
-  void check_parts(OpKind kind, const Tensor& output, const Tensor& input, const char* what) const {
+  void check_and_copy_if_alone(OpKind kind, const Tensor& output, const Tensor& input,
+                               const char* what) const {
     check_tensor(output, what);
     check_tensor(input, what);
     const bool gathers = kind == OpKind::kAllGather;

@@ -1,10 +1,10 @@
 // Lab 07 · all-reduce from messages. This is the contract; you write allreduce.cpp.
 //
 // The functions communicate by send, recv, isend and irecv only, singly or in a batch (make_hosts:
-// by split), and all of their messages are done when they return. An error of a message leaves
-// them: no rank returns without the result. They keep nothing between calls, not even scratch. All
-// ranks of `group` call them together, with equally many elements and the same `op`. Messages may
-// have any tag that both sides agree on.
+// by split), and all of their messages are done when they return. If a message fails, its exception
+// leaves the function: no rank returns without the result. They keep nothing between calls, not
+// even scratch. All ranks of `group` call them together, with equally many elements and the same
+// `op`. Messages may have any tag that both sides agree on.
 //
 // n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory; E
 // may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the tensor's

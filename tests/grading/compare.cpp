@@ -86,9 +86,8 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   if (std::ranges::any_of(got,
                           [](double v) { return std::isfinite(v) && std::abs(v) > kUnwritten; }))
     return expected.what +
-           ": made from memory that nothing was written to: Tensor::empty leaves what was there, "
-           "so "
-           "receive or compute first, then read";
+           ": made from memory that nothing was written to: Tensor::empty leaves what was there. "
+           "Receive or compute first, then read";
   if (!all_finite(got))
     return expected.if_not_finite.empty() ? expected.what + ": not finite" : expected.if_not_finite;
   if (largest_magnitude(got) == 0.0 && largest_magnitude(expected.values) > 0.0)

@@ -4,15 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <vector>
 
+#include "common/run/options/run_plan.h"
 #include "tests/grading/program_run.h"
 
 namespace lab::grading {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 std::string indented(const std::string& text, const std::string& margin) {
@@ -115,10 +120,12 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
   }
   if (!failures.empty()) score.report = "what to fix:\n" + failures + "\n";
   score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);
-  score.report += "next: " +
-                  (next != nullptr ? points.place(*next)
-                                   : "the experiments, ./workbook break " + points.number) +
-                  "\n";
+  const fs::path experiments = source_folder() / "labs" / points.folder / "experiments.txt";
+  if (next != nullptr)
+    score.report += fmt::format("next: {}\n", points.place(*next));
+  else if (fs::exists(experiments))
+    score.report += fmt::format("next: the experiments: ./workbook break {}\n",
+                                points.number.substr(points.number.starts_with('0') ? 1 : 0));
   score.report +=
       score.graded ? fmt::format("\nlab {}: {}/{}\n", points.number, score.points, points.total())
                    : fmt::format("\nlab {}: not graded, run again: ./workbook test {}\n",

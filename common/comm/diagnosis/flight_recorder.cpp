@@ -1,4 +1,5 @@
-// FlightRecorder: pending operations by id, streams by use, a history of limited length.
+// FlightRecorder: pending operations by id, the newest message of each stream, a history of limited
+// length.
 #include "common/comm/diagnosis/flight_recorder.h"
 
 #include <time.h>

@@ -79,6 +79,7 @@ struct TcpServer::Impl {
     }
     if (connections.size() >= options.most_workers) return;
     tcp_store::prepare(socket);
+    tcp_store::limit_unacknowledged(socket, std::max(60.0, options.silent_s));
     auto connection = std::make_unique<Connection>();
     connection->socket = std::move(socket);
     connection->tag = next_tag++;

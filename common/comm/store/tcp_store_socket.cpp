@@ -137,7 +137,10 @@ void prepare(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 20);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);  // while sent bytes are unacknowledged
+}
+
+void limit_unacknowledged(const Socket& socket, double seconds) {
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(1000 * seconds));
 }
 
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {

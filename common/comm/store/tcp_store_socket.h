@@ -30,8 +30,11 @@ Socket connect_to(const std::string& address, uint16_t port, Clock::time_point d
                   int& error);
 
 /// For connections: data is sent at once, and a peer whose machine is gone is noticed within about
-/// a minute.
+/// a minute, unless it still has to acknowledge something.
 void prepare(const Socket& socket);
+/// Then it is noticed after so long, by the system's own rule after a quarter of an hour. So is a
+/// peer that reads nothing.
+void limit_unacknowledged(const Socket& socket, double seconds);
 
 /// Waits until the socket is ready for `events` (as for poll), has failed or was closed. False if
 /// the deadline has passed.

@@ -2,8 +2,6 @@
 #include "common/run/checkpoint/checkpoint_messages.h"
 
 #include <cstring>
-#include <exception>
-#include <new>
 
 #include "common/comm/agreement.h"
 #include "common/error.h"

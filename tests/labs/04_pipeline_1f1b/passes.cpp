@@ -141,8 +141,7 @@ std::string wrong_size(const Pipeline& pipeline, const std::vector<Parcel>& stag
         "rank {} has a message of {} bytes: what travels is [B, T, C], here [{}, {}, {}] and {} "
         "bytes; {}\n",
         s, bytes, batch.batch, batch.length, model.dim, pipeline.bytes(pass),
-        of_logits ? "this is as large as the logits: send what stage.forward or stage.backward "
-                    "returns on a stage without the head"
+        of_logits ? "this is as large as the logits, which stay on the last stage"
                   : "batch.batch and batch.length of this call say so, whatever tokens there are");
   }
   return "";

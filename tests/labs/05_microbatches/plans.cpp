@@ -233,7 +233,8 @@ void expect_size(const Question& question, const Schedule& answer) {
   const auto [p, m] = question.size;
   if (answer.stage_count() != p)
     stop(question, answer,
-         fmt::format("it has lists for {} of {} stages", answer.stage_count(), p));
+         fmt::format("it should have a list for each of {} stages, and has {}", p,
+                     answer.stage_count()));
   if (answer.microbatches != m)
     stop(question, answer,
          fmt::format("Schedule::microbatches is {}, it should be {}", answer.microbatches, m));

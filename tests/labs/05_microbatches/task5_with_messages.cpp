@@ -65,7 +65,10 @@ Found find_action(const Schedule& program,
 bool blocking_send(const ActionList& list, size_t i) {
   return is_send(list[i].kind) && !list[i].posted;
 }
-bool blocking_recv(const ActionList& list, size_t i) { return is_recv(list[i]) && !list[i].posted; }
+/// One directly before the pass that reads it costs nothing.
+bool blocking_recv(const ActionList& list, size_t i) {
+  return is_recv(list[i]) && !list[i].posted && list[i + 1] != reader_of(list[i]);
+}
 
 /// Why it is slow even if messages take no time.
 std::string cause_of_wait(const Schedule& program) {

@@ -75,11 +75,10 @@ Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way) {
     if (counts && (here || !way.own_targets))
       outcome.loss += (std::log(sum) - (here || way.all_scores ? target_score : 0.0)) / divisor;
     if (!counts && way.log_everywhere) outcome.loss += std::log(sum) / divisor;
-    const int64_t hot = way.shifted_one && here ? own.first + target
-                        : way.local_index       ? own.first + target
-                        : way.everywhere        ? own.first + target % own.size()
-                        : way.nearest ? std::clamp<int64_t>(target, own.first, own.last - 1)
-                                      : target;
+    const int64_t hot = way.local_index  ? own.first + target
+                        : way.everywhere ? own.first + target % own.size()
+                        : way.nearest    ? std::clamp<int64_t>(target, own.first, own.last - 1)
+                                         : target;
     const bool missed = way.last_missed && target == own.last - 1;
     const double one = missed ? 0.0 : way.unscaled_target ? divisor : 1.0;
     for (int64_t v = own.first; v < own.last; ++v)

@@ -54,7 +54,6 @@ struct Way {
   bool times_largest = false;        // the largest score is subtracted on every rank
   bool plain_score = false;          // the largest score is not subtracted from the target's
   bool shifted_score = false;   // the target's score is read at its number, from the row's start
-  bool shifted_one = false;     // its 1 is subtracted there
   bool late_score = false;      // the target's score is read when it is an exponential
   bool own_targets = false;     // a rank's loss is of its own tokens
   bool log_everywhere = false;  // the sum counts where nothing is predicted

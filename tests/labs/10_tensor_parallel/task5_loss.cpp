@@ -95,12 +95,6 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.shifted_score = true},
          "the target's score is read at its own number, and not at target - vocabulary.first, of "
          "this rank's row"},
-        {{.shifted_one = true},
-         "the target's 1 is subtracted at its own number, and not at target - vocabulary.first, of "
-         "this rank's row"},
-        {{.shifted_score = true, .shifted_one = true},
-         "the target is looked for at its own number, and not at target - vocabulary.first, of "
-         "this rank's row"},
         {{.late_score = true}, "the target's score is read after its place holds the exponential"},
         {{.own_targets = true},
          "a rank's loss holds only the targets of its own tokens: all ranks return the same loss"},
