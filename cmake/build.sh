@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cmake --build as ./workbook and the tests call it: one build of a folder at a time, and of every source file of the labs as it
-# is now.
+# cmake --build as ./workbook and the tests call it: one build of a folder at a time, and with every source file of the
+# labs as it is now.
 #
 # usage: build.sh SOURCE_FOLDER BUILD_FOLDER OPTION...    (OPTION: of cmake --build)
 set -euo pipefail
@@ -10,7 +10,10 @@ build=$2
 shift 2
 
 exec {lock}<"$build"
-flock "$lock"
+if ! flock --nonblock "$lock"; then
+  echo "waiting for another build in $build"
+  flock --timeout 1800 "$lock" || { echo "error: it has not ended for half an hour" >&2 && exit 1; }
+fi
 
 # ninja compares times: a file that has been replaced by an older one (mv, cp -p, an archive) is new to it if touched.
 cd "$source"
