@@ -117,6 +117,7 @@ class Reader {
     get(text.data(), text.size());
     return text;
   }
+  bool empty() const { return bytes_.empty(); }
   Tensor tensor() {
     Shape shape(count());
     uint64_t elements = 1;
@@ -137,12 +138,11 @@ class Reader {
 
 }  // namespace
 
-void Parcel::write(const std::filesystem::path& path) const {
-  const std::string temporary = path.string() + ".part";
+void Parcel::put_into(const std::filesystem::path& path, std::ios::openmode mode) const {
   std::vector<char> buffer(size_t{1} << 18);  // most tensors are small: one call for many
   std::ofstream file;
   file.rdbuf()->pubsetbuf(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-  file.open(temporary, std::ios::binary);
+  file.open(path, std::ios::binary | mode);
   const uint64_t counts[] = {texts_.size(), tensors_.size()};
   put(file, &counts, sizeof counts);
   for (const auto& [name, text] : texts_) {
@@ -160,29 +160,44 @@ void Parcel::write(const std::filesystem::path& path) const {
   put(file, std::string(kEnd));
   file.close();
   require(file.good(), "cannot write {}: is the disk full?", path.string());
+}
+
+void Parcel::write(const std::filesystem::path& path) const {
+  const std::string temporary = path.string() + ".part";
+  put_into(temporary, std::ios::trunc);
   std::filesystem::rename(temporary, path);
 }
 
+void Parcel::append(const std::filesystem::path& path) const { put_into(path, std::ios::app); }
+
 Parcel Parcel::read(const std::filesystem::path& path) {
   const MappedFile file(path);
-  Parcel parcel;
-  try {
-    Reader reader(file.bytes());
-    uint64_t counts[2] = {};
-    reader.get(&counts, sizeof counts);
-    for (uint64_t i = 0; i < counts[0]; ++i) {
-      std::string name = reader.text();
-      parcel.texts_[std::move(name)] = reader.text();
+  Reader reader(file.bytes());
+  Parcel whole;
+  bool any = false;
+  do {
+    Parcel part;
+    try {
+      uint64_t counts[2] = {};
+      reader.get(&counts, sizeof counts);
+      for (uint64_t i = 0; i < counts[0]; ++i) {
+        std::string name = reader.text();
+        part.texts_[std::move(name)] = reader.text();
+      }
+      for (uint64_t i = 0; i < counts[1]; ++i) {
+        std::string name = reader.text();
+        part.tensors_[std::move(name)] = reader.tensor();
+      }
+      require(reader.text() == kEnd, "it is cut off");
+    } catch (const Error& error) {
+      if (any) break;  // while it was appended
+      fail("{}: not a parcel: {}", path.string(), error.what());
     }
-    for (uint64_t i = 0; i < counts[1]; ++i) {
-      std::string name = reader.text();
-      parcel.tensors_[std::move(name)] = reader.tensor();
-    }
-    require(reader.text() == kEnd, "it is cut off");
-  } catch (const Error& error) {
-    fail("{}: not a parcel: {}", path.string(), error.what());
-  }
-  return parcel;
+    for (auto& [name, text] : part.texts_) whole.texts_[name] = std::move(text);
+    for (auto& [name, tensor] : part.tensors_) whole.tensors_[name] = tensor;
+    any = true;
+  } while (!reader.empty());
+  return whole;
 }
 
 }  // namespace lab::grading

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <ios>
 #include <map>
 #include <string>
 #include <vector>
@@ -33,11 +34,16 @@ class Parcel {
   bool has(const std::string& name) const;
   bool empty() const { return tensors_.empty() && texts_.empty(); }
 
-  /// `write` replaces the file in one step; `read` throws Error unless it is a whole parcel.
+  /// `write` replaces the file in one step. `append` adds entries to it, or replaces entries,
+  /// without writing the others again. `read` throws Error unless the file begins with a whole
+  /// parcel; what was being appended when the writer was ended is left out.
   void write(const std::filesystem::path& path) const;
+  void append(const std::filesystem::path& path) const;
   static Parcel read(const std::filesystem::path& path);
 
  private:
+  void put_into(const std::filesystem::path& path, std::ios::openmode mode) const;
+
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, std::string> texts_;
 };

@@ -86,8 +86,12 @@ Parcel run_calls(const Parcel& input, const fs::path& file, const Call& call) {
   const auto calls = static_cast<size_t>(input.number(kCalls));
   for (size_t k = 0; k < calls; ++k) {
     const Parcel arguments = input.part(call_entry(k));
-    results.set(call_entry(k), call(arguments.text("scenario"), arguments));
-    if (k + 1 < calls) with_outcome(results, kBrokenOffOutcome, "").write(file);
+    const Parcel result = call(arguments.text("scenario"), arguments);
+    results.set(call_entry(k), result);
+    if (k + 1 == calls) break;
+    Parcel returned;
+    returned.set(call_entry(k), result);
+    with_outcome(returned, kBrokenOffOutcome, "").append(file);
   }
   return results;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/tensor/parallel.h"
+#include "common/tools/plan/model_cost.h"
 #include "tests/grading/reference.h"
 #include "tests/grading/training_rank.h"
 
@@ -42,10 +43,11 @@ Numbers StepParts::mean() const {
 }
 
 Numbers StepParts::magnitude() const {
-  StepParts magnitudes = *this;
-  for (MicrobatchPart& microbatch : magnitudes.microbatches)
-    for (double& g : microbatch.gradient) g = std::abs(g);
-  return magnitudes.mean();
+  Numbers sum(weights, 0.0);
+  if (targets > 0)
+    for (const MicrobatchPart& microbatch : microbatches)
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += std::abs(microbatch.gradient[i]) / targets;
+  return sum;
 }
 
 double StepParts::rounding() const {
@@ -69,13 +71,12 @@ double StepParts::count_of(size_t replica) const {
 
 TrainingOracle::TrainingOracle(const TrainingCase& training)
     : case_(training),
-      model_(training.model, StageSpan::whole(training.model), Device::kCpu, training.seed) {
-  for (int stage = 0; stage < training.stages(); ++stage) {
-    const LlamaStage own(training.model, training.span(stage), Device::kCpu, training.seed);
-    const size_t begin = stage_begins_.empty() ? 0 : stage_begins_.back();
-    if (stage == 0) stage_begins_.push_back(0);
-    stage_begins_.push_back(begin + static_cast<size_t>(own.parameter_count()));
-  }
+      model_(training.model, StageSpan::whole(training.model), Device::kCpu, training.seed),
+      initial_weights_(to_doubles(packed(model_, model_.parameters()))),
+      stage_begins_{0} {
+  for (int stage = 0; stage < training.stages(); ++stage)
+    stage_begins_.push_back(stage_begins_.back() + static_cast<size_t>(stage_parameters(
+                                                       training.model, training.span(stage))));
 }
 
 void TrainingOracle::load(const Numbers& weights) {
@@ -143,11 +144,6 @@ Numbers TrainingOracle::mean(size_t step, const std::vector<Numbers>& weights) {
     }
   }
   return sum;
-}
-
-Numbers TrainingOracle::initial_weights() const {
-  const LlamaStage fresh(case_.model, StageSpan::whole(case_.model), Device::kCpu, case_.seed);
-  return to_doubles(packed(fresh, fresh.parameters()));
 }
 
 TrainingOracle::Exact TrainingOracle::one_process(size_t step, const Numbers& weights) {

@@ -52,7 +52,7 @@ class TrainingOracle {
   StepParts parts(size_t step, const std::vector<Numbers>& weights);
   /// parts(step, weights).mean(), in a third of the time.
   Numbers mean(size_t step, const std::vector<Numbers>& weights);
-  Numbers initial_weights() const;
+  const Numbers& initial_weights() const { return initial_weights_; }
   /// The loss and the gradient of one process that takes the microbatches one after the other: with
   /// the bits that a pipeline of one replica is promised to have.
   struct Exact {
@@ -74,6 +74,7 @@ class TrainingOracle {
 
   const TrainingCase& case_;
   LlamaStage model_;
+  Numbers initial_weights_;
   std::vector<size_t> stage_begins_;
 };
 

@@ -334,6 +334,30 @@ TEST(Parcel, DamagedFilesAreErrors) {
   }
 }
 
+TEST(Parcel, WhatWasAppendedIsReadOrLeftOut) {
+  const TempFolder folder;
+  const auto path = folder.path() / "p";
+  Parcel first;
+  first.set("tensor", Tensor::from({1, 2, 3}, {3}));
+  first.set_text("outcome", "one call");
+  first.append(path);  // to no file
+  const auto size_of_first = std::filesystem::file_size(path);
+  Parcel second;
+  second.set("number", 7.0);
+  second.set_text("outcome", "two calls");
+  second.append(path);
+  const Parcel both = Parcel::read(path);
+  EXPECT_EQ(both.tensor("tensor").values()[2], 3.0F);
+  EXPECT_EQ(both.number("number"), 7);
+  EXPECT_EQ(both.text("outcome"), "two calls");
+  for (auto size = std::filesystem::file_size(path) - 1; size >= size_of_first; --size) {
+    std::filesystem::resize_file(path, size);
+    const Parcel rest = Parcel::read(path);
+    EXPECT_FALSE(rest.has("number")) << size;
+    EXPECT_EQ(rest.text("outcome"), "one call") << size;
+  }
+}
+
 TEST(Starter, MustFailByNamingItsTodoOnly) {
   const std::string todo = "task 1 is not written yet: a.cpp, TODO(1)";
   TaskResult clean{.task = "1", .tests = 2, .failures = {{"x", todo}, {"y", todo}}};

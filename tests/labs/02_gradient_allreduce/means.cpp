@@ -16,8 +16,10 @@ double RankMeans::all_targets() const {
 
 Numbers RankMeans::combine(const std::function<double(size_t)>& factor) const {
   Numbers sum(values[0].size(), 0.0);
-  for (size_t r = 0; r < ranks(); ++r)
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += factor(r) * values[r][i];
+  for (size_t r = 0; r < ranks(); ++r) {
+    const double of_rank = factor(r);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += of_rank * values[r][i];
+  }
   return sum;
 }
 
@@ -27,10 +29,13 @@ Numbers RankMeans::mean() const {
 }
 
 Numbers RankMeans::magnitude() const {
-  RankMeans magnitudes = *this;
-  for (Numbers& own : magnitudes.values)
-    for (double& value : own) value = std::abs(value);
-  return magnitudes.mean();
+  const double all = all_targets();
+  Numbers sum(values[0].size(), 0.0);
+  for (size_t r = 0; r < ranks(); ++r) {
+    const double share = all > 0 ? targets[r] / all : 0.0;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * std::abs(values[r][i]);
+  }
+  return sum;
 }
 
 namespace {

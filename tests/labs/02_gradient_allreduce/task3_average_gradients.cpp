@@ -45,7 +45,10 @@ Case random_case(const std::vector<Shape>& shapes, const Numbers& targets, uint6
 }
 
 Numbers joined(const std::vector<Tensor>& tensors) {
+  int64_t size = 0;
+  for (const Tensor& tensor : tensors) size += tensor.numel();
   Numbers all;
+  all.reserve(static_cast<size_t>(size));  // there are millions
   for (const Tensor& tensor : tensors)
     all.insert(all.end(), tensor.values().begin(), tensor.values().end());
   return all;

@@ -123,10 +123,10 @@ Numbers RankWeights::average() const {
 }
 
 Numbers RankWeights::magnitude() const {
-  RankWeights magnitudes = *this;
-  for (Numbers& own : magnitudes.values)
-    for (double& value : own) value = std::abs(value);
-  return magnitudes.average();
+  Numbers sum(values[0].size(), 0.0);
+  for (size_t r = 0; r < ranks(); ++r)
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += shares[r] * std::abs(values[r][i]);
+  return sum;
 }
 
 lab::grading::Expected RankWeights::expected(size_t self, const std::vector<Numbers>& got,
