@@ -57,7 +57,7 @@ class Step {
     if (options_.shard >= 2 && backward) open_gradient(sharded_, use.part);
     {
       const ComputeScope scope(world_.recorder(), backward ? OpKind::kBackward : OpKind::kForward,
-                               static_cast<int>(use.part));
+                               /*microbatch=*/-1);  // a part of one
       // A product with a matrix takes as long as the matrix is large; the embedding is looked up.
       const double share = static_cast<double>(sharded_.parts[use.part].size) / all_;
       const double whole = 1e-3 * options_.backward_ms * (backward ? 1.0 : 0.5);

@@ -129,9 +129,12 @@ std::string wrapped(const std::vector<std::string>& entries, size_t width,
 }
 
 bool has_microbatches(const Timeline& timeline) {
-  for (int rank = 0; rank < timeline.rank_count(); ++rank)
-    if (peak_in_flight(timeline, rank) > 0) return true;
-  return false;
+  const auto of_microbatch = [](const Span& span) {
+    return span.kind == SpanKind::kForward && span.microbatch >= 0;
+  };
+  return std::ranges::any_of(timeline.ranks, [&](const RankTimeline& rank) {
+    return std::ranges::any_of(rank.spans, of_microbatch);
+  });
 }
 
 // Of all ranks, and of each rank if there is no room for its figures beside its row.

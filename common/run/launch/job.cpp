@@ -43,8 +43,9 @@ std::unique_ptr<Store> reach_store(const RankEnvironment& environment) {
     const bool for_good = Clock::now() < begin + first * 9 / 10;
     if (for_good || first == environment.timeout) throw;
   }
-  fmt::print(stderr, "rank {} waits for rank 0 at {} ({:g} s at most)\n", environment.rank,
-             meeting_place(environment), static_cast<double>(environment.timeout.count()) * 1e-3);
+  print_if_possible(stderr, "rank {} waits for rank 0 at {} ({:g} s at most)\n", environment.rank,
+                    meeting_place(environment),
+                    static_cast<double>(environment.timeout.count()) * 1e-3);
   return connect(environment.timeout - first);
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
+#include "common/io/terminal.h"
 #include "common/parse_number.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/own_address.h"
@@ -107,7 +108,7 @@ int Supervisor::report() {
   const auto& [first_rank, children, failed, failed_at, ended_others] = ranks_;
   if (judge_ && !failed.empty() && !diagnosis_) diagnosis_ = judge_->explain_end();
   if (diagnosis_) {
-    fmt::print(stderr, "error: {}\n", diagnosis_->text());
+    print_if_possible(stderr, "error: {}\n", diagnosis_->text());
     const auto cause = static_cast<size_t>(diagnosis_->ranks[0]);
     return std::ranges::count(failed, cause) == 0 ? kDiagnosedExit : code_of(cause);
   }
@@ -123,22 +124,22 @@ int Supervisor::report() {
     std::vector<int> diagnosed;
     for (const size_t i : failed) diagnosed.push_back(first_rank + static_cast<int>(i));
     std::ranges::sort(diagnosed);
-    fmt::print(stderr, "error: the job cannot go on, for the reason that {} gave above{}\n",
-               list_ranks(diagnosed), others);
+    print_if_possible(stderr, "error: the job cannot go on, for the reason that {} gave above{}\n",
+                      list_ranks(diagnosed), others);
   } else if (!judge_ && alike && (code == 128 + SIGINT || code == 128 + SIGTERM)) {
-    fmt::print(stderr, "the job was interrupted on another host\n");
+    print_if_possible(stderr, "the job was interrupted on another host\n");
   } else if (alike && children.size() > 1) {
     // With an exit code, each has said why.
-    fmt::print(stderr, "{}all ranks {}{}\n", fate == RankFate::kKilled ? "error: " : "",
-               judge_ ? "" : "of this host ",
-               fate == RankFate::kKilled ? "were " + describe_signal(status)
-                                         : fmt::format("exited with code {}", status));
+    print_if_possible(stderr, "{}all ranks {}{}\n", fate == RankFate::kKilled ? "error: " : "",
+                      judge_ ? "" : "of this host ",
+                      fate == RankFate::kKilled ? "were " + describe_signal(status)
+                                                : fmt::format("exited with code {}", status));
   } else {
     RankSnapshot rank;
     rank.rank = first_rank + static_cast<int>(first);
     rank.fate = fate;
     rank.status = status;
-    fmt::print(stderr, "error: {}{}\n", describe_fate(rank), others);
+    print_if_possible(stderr, "error: {}{}\n", describe_fate(rank), others);
   }
   return code;
 }

@@ -14,6 +14,7 @@
 #include <new>
 #include <system_error>
 
+#include "common/io/terminal.h"
 #include "common/run/launch/signal_thread.h"
 
 namespace lab {
@@ -27,7 +28,7 @@ int report(std::string message, int code) {
   std::fflush(stdout);
   std::ranges::replace_if(
       message, [](unsigned char c) { return std::iscntrl(c) != 0 && c != '\n'; }, '?');
-  fmt::print(stderr, "error: {}\n", message);
+  print_if_possible(stderr, "error: {}\n", message);
   return code;
 }
 

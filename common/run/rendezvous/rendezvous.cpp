@@ -10,6 +10,7 @@
 
 #include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
+#include "common/io/terminal.h"
 #include "common/parse_number.h"
 #include "common/run/rendezvous/job_keys.h"
 #include "common/run/rendezvous/process_state.h"
@@ -144,9 +145,9 @@ class Arrival {
     }
     if (told_ || now < begin_ + kSilentWait) return;
     told_ = true;
-    fmt::print(stderr, "rank {} waits for {} at {} ({:g} s at most)\n", environment_.rank,
-               list_ranks(missing(awaited)), meeting_place(environment_),
-               seconds(environment_.timeout));
+    print_if_possible(stderr, "rank {} waits for {} at {} ({:g} s at most)\n", environment_.rank,
+                      list_ranks(missing(awaited)), meeting_place(environment_),
+                      seconds(environment_.timeout));
   }
 
   void refuse_if_dead(int rank) {

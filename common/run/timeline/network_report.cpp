@@ -55,8 +55,11 @@ std::string describe_network(const Timeline& timeline) {
     exposed = std::max(exposed, time_in_collectives(rank.spans));
     travelling = std::max(travelling, time_in_collectives(rank.messages));
   }
-  return fmt::format("exposed     {} on the rank that waited longest; messages travelled for {}\n",
-                     format_time(exposed, timeline.unit), format_time(travelling, timeline.unit));
+  std::string text = fmt::format("exposed     {} on the rank that waited longest",
+                                 format_time(exposed, timeline.unit));
+  if (travelling > 0)  // known of collectives that were posted
+    text += fmt::format("; messages travelled for {}", format_time(travelling, timeline.unit));
+  return text + "\n";
 }
 
 void write_timeline(const Timeline& timeline, const std::filesystem::path& folder) {

@@ -1,8 +1,6 @@
 // What a training program of several ranks does once its plan is settled.
 #include "common/run/training/run_program.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/io/terminal.h"
 #include "common/run/checkpoint/checkpoint_folder.h"
 #include "common/run/checkpoint/run_folder.h"
 #include "common/run/launch/launcher.h"
@@ -57,9 +56,9 @@ int launch_training(const RunPlan& plan, std::vector<std::string> arguments) {
       arguments.emplace_back("--resume");
     }
     const auto checkpoints = list_checkpoints(folder);
-    fmt::print(stderr, "restart {} of {}: {}\n", attempt + 1, plan.max_restarts,
-               checkpoints.empty() ? "from the start, as there is no checkpoint yet"
-                                   : "from " + display_path(checkpoints.back()));
+    print_if_possible(stderr, "restart {} of {}: {}\n", attempt + 1, plan.max_restarts,
+                      checkpoints.empty() ? "from the start, as there is no checkpoint yet"
+                                          : "from " + display_path(checkpoints.back()));
   }
 }
 
