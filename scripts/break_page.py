@@ -79,9 +79,12 @@ def difference_in_words(runs):
     right, wrong = ({record["step"]: record["loss"] for record in read_metrics(run.folder)} for run in runs[:2])
     if not right or not wrong:
         return ""
-    differing = [step for step, loss in right.items() if step in wrong and wrong[step] != loss]
+    differences = {step: abs(wrong[step] - loss) for step, loss in right.items() if step in wrong}
+    differing = [step for step, difference in differences.items() if difference != 0]
     if differing:
-        return f"The losses differ from step {differing[0]:,} on."
+        largest = max(differences.values())
+        unseen = f", by {largest:.0e} at most" if largest < 5e-5 else ""  # four decimals are shown
+        return f"The losses differ from step {differing[0]:,} on{unseen}."
     return "The losses are the same in every step, to the last digit."
 
 

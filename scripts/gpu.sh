@@ -107,8 +107,8 @@ build_all() {
   configure_all
   [[ -n $(cached CMAKE_CUDA_COMPILER) ]] ||
     fail "there is no CUDA Toolkit of version 12 or newer to build with: see docs/gpu.md"
-  attempt build 2400 cmake --build "$build" --parallel "$(build_jobs)" --target devices cuda_tests \
-    bench_step bench_allreduce || {
+  attempt build 2400 bash cmake/build.sh "$root" "$build" --parallel "$(build_jobs)" --target \
+    devices cuda_tests bench_step bench_allreduce || {
     tail -n 15 "$logs/build.log" >&2
     fail "the build $outcome (full log: $logs/build.log); nothing was recorded"
   }

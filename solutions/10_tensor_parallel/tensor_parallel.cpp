@@ -225,11 +225,11 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp) {
                     .slice = world.rank() % tp};
   const auto [pipeline, stage, slice] = place;
   lab::ProcessGroup slices = world.split(pipeline * pp + stage, slice,
-                                         fmt::format("slices of stage {} of {}", stage, pipeline));
+                                         fmt::format("pipeline {}, stage {}", pipeline, stage));
   lab::ProcessGroup stages = world.split(pipeline * tp + slice, stage,
                                          fmt::format("pipeline {}, slice {}", pipeline, slice));
-  lab::ProcessGroup replicas = world.split(stage * tp + slice, pipeline,
-                                           fmt::format("replicas of {}, slice {}", stage, slice));
+  lab::ProcessGroup replicas =
+      world.split(stage * tp + slice, pipeline, fmt::format("stage {}, slice {}", stage, slice));
   lab::ProcessGroup model =
       world.split(pipeline, stage * tp + slice, fmt::format("model {}", pipeline));
   return {place, std::move(slices), std::move(stages), std::move(replicas), std::move(model)};

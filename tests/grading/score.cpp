@@ -91,6 +91,8 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
   std::string failures;
   std::string table;
   const Task* next = nullptr;
+  size_t width = 23;  // of the titles
+  for (const Task& task : points.tasks) width = std::max(width, task.title.size());
   const auto result_of = [&](const std::string& id) {
     const auto found = results.find(id);
     return found != results.end() ? found->second : TaskResult{.task = id, .not_graded = kNotRun};
@@ -115,7 +117,7 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
     failures += indented(repeated(result), "    ");
     if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
     table +=
-        fmt::format("  {:<4}{:<24}{:>3}/{:<3}  {}\n", task.id, task.title,
+        fmt::format("  {:<4}{:<{}}{:>4}/{:<3}  {}\n", task.id, task.title, width,
                     result.graded() ? std::to_string(reached) : "-", task.points, state(result));
   }
   if (!failures.empty()) score.report = "what to fix:\n" + failures + "\n";
