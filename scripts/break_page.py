@@ -79,6 +79,8 @@ def difference_in_words(runs):
     right, wrong = ({record["step"]: record["loss"] for record in read_metrics(run.folder)} for run in runs[:2])
     if not right or not wrong:
         return ""
+    if len(right.keys() & wrong.keys()) < len(right) / 2:
+        return ""  # of other steps: nothing to compare
     differences = {step: abs(wrong[step] - loss) for step, loss in right.items() if step in wrong}
     differing = [step for step, difference in differences.items() if difference != 0]
     if differing:

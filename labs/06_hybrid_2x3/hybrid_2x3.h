@@ -51,8 +51,8 @@ struct Mesh {
 /// two groups in the same order, whichever that is. Each call returns the group of the ranks that
 /// passed the same color. You need not name the groups, but names ("pipeline 1", "replicas of
 /// stage 2") make diagnoses easier to read.
-/// Throws lab::Error, before any message, unless the world has dp * pp ranks; that includes dp = 0
-/// and pp = 0. Neither is negative.
+/// Throws lab::Error, before any message, unless the world has dp * pp ranks; also if dp or pp is
+/// 0. Neither is ever negative.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 
 /// Task 3 · The shard that a rank reads in an epoch; lab::Sampler takes batches from it.

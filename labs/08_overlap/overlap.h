@@ -59,9 +59,9 @@ struct Reducer {
 };
 
 /// Task 2 · The beginning of a step: nothing is ready, nothing of this step is posted except the
-/// number of targets, which needs no gradient. All members of the second part of `reducer` get
-/// their values for this step, whatever they held: the step before may have ended with an error.
-/// Returns without waiting for any message.
+/// number of targets, which needs no gradient. All members of `reducer` that belong to the step
+/// under way get their values for it, whatever they held: the step before may have ended with an
+/// error. Returns without waiting for any message.
 void begin(Reducer& reducer, int64_t targets);
 
 /// Task 2 · The gradient of a parameter is complete. It is the mean over this rank's targets, or 0
