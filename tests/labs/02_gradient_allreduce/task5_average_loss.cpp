@@ -58,7 +58,7 @@ void expect_mean_losses(const std::vector<Case>& cases, JobOptions options) {
 }
 
 TEST(Task5, ThreeRanks) {
-  expect_mean_losses({{{2.0, 3.5, 5.0}, {51, 51, 51}},
+  expect_mean_losses({{{2.0, 3.0, 5.5}, {51, 51, 51}},
                       {{2.0, 4.0, 7.5}, {255, 51, 10}},
                       {{2.7, 0.0, 1.3}, {30, 0, 17}},
                       {{0.0, 2.5, 1.3}, {20, 10, 10}},  // a rank that predicts everything right

@@ -40,6 +40,13 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
       {{total / own}, "the quotient is upside down"},
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},
   };
+  all.push_back({{own / std::ranges::max(examples)},
+                 "divided by the largest number of examples: a sum is asked for, not a maximum"});
+  double first = examples[0];
+  for (size_t r = 1; r + 1 < examples.size(); first += examples[r++])
+    all.push_back({{own / first},
+                   fmt::format("only the examples of {} are in the sum",
+                               r == 1 ? "rank 0" : fmt::format("ranks 0 to {}", r - 1))});
   Numbers whole = examples;
   for (double& e : whole) e = std::floor(e);
   all.push_back({{whole[self] / sum(whole)},
@@ -79,9 +86,9 @@ void expect_shares(const std::vector<Numbers>& all_examples,
 /// Examples in any unit: many, few, fractions of one, none.
 std::vector<Numbers> examples_for(size_t ranks, uint64_t seed) {
   const std::vector<Numbers> lists = {
-      {100, 300, 400, 50}, {255, 255, 255, 255},   {0.5, 0.5, 0.25, 0.75},
+      {100, 300, 420, 50}, {255, 255, 255, 255},   {0.5, 0.5, 0.25, 0.75},
       {3, 0, 1, 0},        {0.001, 0.002, 0, 0.1}, {5e9, 1e9, 2.5e9, 3},
-      {7, 0, 0, 0},        {400, 100, 300, 50},    {100, 300, 400, 50},
+      {7, 0, 0, 0},        {420, 100, 300, 50},    {100, 300, 420, 50},
   };
   std::vector<Numbers> all;
   for (const Numbers& list : lists) {

@@ -162,5 +162,27 @@ TEST(Task5a, SeedsDoNotRepeatEachOther) {
   }
 }
 
+/// If round r of one seed is round r + lag of the other, for whatever lag below 2^28, then one of
+/// 2^14 rounds in a row of the one is one of every 2^14th rounds of the other: baby steps, giant
+/// steps.
+TEST(Task5a, NoSeedIsAnotherSomeRoundsLater) {
+  constexpr int64_t kSteps = 1 << 14;
+  const auto seed = static_cast<int64_t>(lab::grading::scenario_seed());
+  std::vector<Arguments> cases;
+  for (int64_t k = 0; k < kSteps; ++k) cases.push_back({60, 30, seed + 1, k});
+  for (int64_t k = 0; k <= kSteps; ++k) cases.push_back({60, 30, seed, k * kSteps});
+  const std::vector<Parcel> ranks = run_call(call_of("a row of rounds, and every 16384th", cases),
+                                             {.network = lab::grading::Network::kNone});
+  const Sets sets = read(ranks[0].numbers("sets"));
+  std::map<std::vector<int64_t>, int64_t> rounds;
+  for (size_t k = 0; k < static_cast<size_t>(kSteps); ++k) rounds.emplace(sets.at(k), cases[k][3]);
+  for (size_t k = static_cast<size_t>(kSteps); k < cases.size(); ++k)
+    if (const auto same = rounds.find(sets.at(k)); same != rounds.end())
+      stop(fmt::format(
+          "round {} of seed {} has the clients of round {} of seed {}: seed and round must not be "
+          "added up, nor mixed in another way that gives two seeds the same numbers",
+          cases[k][3], seed, same->second, seed + 1));
+}
+
 }  // namespace
 }  // namespace lab11::task5a
