@@ -19,8 +19,9 @@ stub() {
   chmod +x "$root/$1"
 }
 
-mkdir -p "$root"/{scripts,docs,build/student,tests/gpu}
+mkdir -p "$root"/{scripts,cmake,docs,build/student,tests/gpu}
 cp "$source_root"/scripts/{gpu,gpu_bundle,gpu_pieces,gpu_parts,gpu_record,setup}.sh "$root/scripts"
+cp "$source_root/cmake/build.sh" "$root/cmake"
 touch "$root"/tests/gpu/{good,bad,nccl_pair,only_emulated}_test.cpp
 cp "$source_root/packages.txt" "$root"
 cat >"$root/build/student/CMakeCache.txt" <<EOF

@@ -33,12 +33,22 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
   double rows = 0;
   double count = 0;
   double of_first = 0;
+  double of_last = 0;
+  double not_zero = 0;  // tokens
+  double tokens = 0;
   for (const std::vector<TokenBatch>& microbatches : c.steps[0])
     for (const TokenBatch& batch : microbatches) {
       positions += static_cast<double>(batch.batch * (batch.length - 1));
       rows += static_cast<double>(batch.batch);
       ++count;
       of_first += static_cast<double>(microbatches[0].target_count());
+      if (&batch == &microbatches.back()) of_last += static_cast<double>(batch.target_count());
+      for (int64_t b = 0; b < batch.batch; ++b)
+        for (int64_t t = 0; t < batch.length; ++t) {
+          const int32_t token = batch.tokens[static_cast<size_t>(b * batch.length + t)];
+          tokens += token != lab::kPadding;
+          not_zero += t > 0 && token > 0;
+        }
     }
   const double sum = all_targets(c);
   const double own = targets_of(c, pipeline);
@@ -60,6 +70,11 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
       {{positions + rows}, "every token is counted: TokenBatch::target_count knows the targets"},
       {{rows}, "sequences are counted, not targets"},
       {{count}, "microbatches are counted, not targets"},
+      {{tokens - rows},
+       "the tokens less one per sequence: a sequence without tokens has no target either "
+       "(TokenBatch::target_count)"},
+      {{not_zero}, "token 0 is a token like any other: only lab::kPadding is padding"},
+      {{of_last}, "those of the last microbatch of each pipeline alone: add up all of them"},
       {{of_first}, "those of the first microbatch times the number of microbatches: they differ"},
       {{0.0}, "none: the last stage of a pipeline counts, stage.span().has_head"}};
   for (Mistake& mistake : mistakes) mistake.message = "the targets of the step: " + mistake.message;

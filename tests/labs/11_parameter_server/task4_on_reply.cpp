@@ -94,7 +94,7 @@ void judge_push(const Told& reply, const Request& asked, const Request& right,
       return other.kind == kPush && other.ticket == asked.ticket;
     });
     stop(fmt::format("the push says ticket {}, and should say {}{}{}", asked.ticket, right.ticket,
-                     asked.ticket == static_cast<double>(reply.item)
+                     reply.item != 0 && asked.ticket == static_cast<double>(reply.item)
                          ? ": that is the number of the item"
                      : others ? ": that is another worker's"
                               : "",
