@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cmake --build as ./workbook and the tests call it: one build of a folder at a time, and with every source file of the
-# labs as it is now.
+# cmake --build as ./workbook and the tests call it: one build of a folder at a time, and always from
+# the labs' current source files.
 #
 # usage: build.sh SOURCE_FOLDER BUILD_FOLDER OPTION...    (OPTION: of cmake --build)
 set -euo pipefail
@@ -12,7 +12,7 @@ shift 2
 exec {lock}<"$build"
 if ! flock --nonblock "$lock"; then
   echo "waiting for another build in $build"
-  flock --timeout 1800 "$lock" || { echo "error: it has not ended for half an hour" >&2 && exit 1; }
+  flock --timeout 1800 "$lock" || { echo "error: that build has been running for half an hour" >&2 && exit 1; }
 fi
 
 # ninja compares times: a file that has been replaced by an older one (mv, cp -p, an archive) is new to it if touched.

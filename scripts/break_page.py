@@ -80,7 +80,7 @@ def difference_in_words(runs):
     if not right or not wrong:
         return ""
     if len(right.keys() & wrong.keys()) < len(right) / 2:
-        return ""  # of other steps: nothing to compare
+        return ""  # the runs logged different steps
     differences = {step: abs(wrong[step] - loss) for step, loss in right.items() if step in wrong}
     differing = [step for step, difference in differences.items() if difference != 0]
     if differing:

@@ -59,9 +59,9 @@ struct Reducer {
 };
 
 /// Task 2 · The beginning of a step: nothing is ready, nothing of this step is posted except the
-/// number of targets, which needs no gradient. All members of `reducer` that belong to the step
-/// under way get their values for it, whatever they held: the step before may have ended with an
-/// error. Returns without waiting for any message.
+/// number of targets, which needs no gradient. Resets every member of `reducer` under "Of the step
+/// under way": the previous step may have ended with an error and left anything there. Returns
+/// without waiting for any message.
 void begin(Reducer& reducer, int64_t targets);
 
 /// Task 2 · The gradient of a parameter is complete. It is the mean over this rank's targets, or 0

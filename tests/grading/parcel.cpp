@@ -136,13 +136,29 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
+Parcel next_parcel(Reader& reader) {
+  Parcel parcel;
+  uint64_t counts[2] = {};
+  reader.get(&counts, sizeof counts);
+  for (uint64_t i = 0; i < counts[0]; ++i) {
+    const std::string name = reader.text();
+    parcel.set_text(name, reader.text());
+  }
+  for (uint64_t i = 0; i < counts[1]; ++i) {
+    const std::string name = reader.text();
+    parcel.set(name, reader.tensor());
+  }
+  require(reader.text() == kEnd, "it is cut off");
+  return parcel;
+}
+
 }  // namespace
 
-void Parcel::put_into(const std::filesystem::path& path, std::ios::openmode mode) const {
+void Parcel::append(const std::filesystem::path& path) const {
   std::vector<char> buffer(size_t{1} << 18);  // most tensors are small: one call for many
   std::ofstream file;
   file.rdbuf()->pubsetbuf(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-  file.open(path, std::ios::binary | mode);
+  file.open(path, std::ios::binary | std::ios::app);
   const uint64_t counts[] = {texts_.size(), tensors_.size()};
   put(file, &counts, sizeof counts);
   for (const auto& [name, text] : texts_) {
@@ -164,39 +180,25 @@ void Parcel::put_into(const std::filesystem::path& path, std::ios::openmode mode
 
 void Parcel::write(const std::filesystem::path& path) const {
   const std::string temporary = path.string() + ".part";
-  put_into(temporary, std::ios::trunc);
+  std::filesystem::remove(temporary);
+  append(temporary);
   std::filesystem::rename(temporary, path);
 }
-
-void Parcel::append(const std::filesystem::path& path) const { put_into(path, std::ios::app); }
 
 Parcel Parcel::read(const std::filesystem::path& path) {
   const MappedFile file(path);
   Reader reader(file.bytes());
   Parcel whole;
-  bool any = false;
-  do {
-    Parcel part;
+  for (bool first = true; first || !reader.empty(); first = false) {
     try {
-      uint64_t counts[2] = {};
-      reader.get(&counts, sizeof counts);
-      for (uint64_t i = 0; i < counts[0]; ++i) {
-        std::string name = reader.text();
-        part.texts_[std::move(name)] = reader.text();
-      }
-      for (uint64_t i = 0; i < counts[1]; ++i) {
-        std::string name = reader.text();
-        part.tensors_[std::move(name)] = reader.tensor();
-      }
-      require(reader.text() == kEnd, "it is cut off");
+      Parcel next = next_parcel(reader);
+      for (auto& [name, text] : next.texts_) whole.texts_[name] = std::move(text);
+      for (auto& [name, tensor] : next.tensors_) whole.tensors_[name] = tensor;
     } catch (const Error& error) {
-      if (any) break;  // while it was appended
+      if (!first) break;  // an incomplete append
       fail("{}: not a parcel: {}", path.string(), error.what());
     }
-    for (auto& [name, text] : part.texts_) whole.texts_[name] = std::move(text);
-    for (auto& [name, tensor] : part.tensors_) whole.tensors_[name] = tensor;
-    any = true;
-  } while (!reader.empty());
+  }
   return whole;
 }
 

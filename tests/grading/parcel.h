@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <ios>
 #include <map>
 #include <string>
 #include <vector>
@@ -36,14 +35,12 @@ class Parcel {
 
   /// `write` replaces the file in one step. `append` adds entries to it, or replaces entries,
   /// without writing the others again. `read` throws Error unless the file begins with a whole
-  /// parcel; what was being appended when the writer was ended is left out.
+  /// parcel. It ignores an incomplete append at the end: the writer was killed.
   void write(const std::filesystem::path& path) const;
   void append(const std::filesystem::path& path) const;
   static Parcel read(const std::filesystem::path& path);
 
  private:
-  void put_into(const std::filesystem::path& path, std::ios::openmode mode) const;
-
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, std::string> texts_;
 };

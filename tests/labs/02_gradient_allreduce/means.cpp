@@ -14,6 +14,11 @@ double RankMeans::all_targets() const {
   return sum;
 }
 
+double RankMeans::share(size_t rank) const {
+  const double all = all_targets();
+  return all > 0 ? targets[rank] / all : 0.0;
+}
+
 Numbers RankMeans::combine(const std::function<double(size_t)>& factor) const {
   Numbers sum(values[0].size(), 0.0);
   for (size_t r = 0; r < ranks(); ++r) {
@@ -24,16 +29,14 @@ Numbers RankMeans::combine(const std::function<double(size_t)>& factor) const {
 }
 
 Numbers RankMeans::mean() const {
-  const double all = all_targets();
-  return combine([&](size_t r) { return all > 0 ? targets[r] / all : 0.0; });
+  return combine([this](size_t r) { return share(r); });
 }
 
 Numbers RankMeans::magnitude() const {
-  const double all = all_targets();
   Numbers sum(values[0].size(), 0.0);
   for (size_t r = 0; r < ranks(); ++r) {
-    const double share = all > 0 ? targets[r] / all : 0.0;
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * std::abs(values[r][i]);
+    const double of_rank = share(r);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += of_rank * std::abs(values[r][i]);
   }
   return sum;
 }

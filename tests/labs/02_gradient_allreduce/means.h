@@ -21,6 +21,7 @@ struct RankMeans {
 
   size_t ranks() const { return values.size(); }
   double all_targets() const;
+  double share(size_t rank) const;  // of all targets; 0 if there are none
 
   /// Sum over the ranks of factor(rank) * values[rank].
   Numbers combine(const std::function<double(size_t)>& factor) const;

@@ -167,7 +167,7 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
   return cases;
 }
 
-// First: with equal numbers of targets several mistakes look alike.
+// Comes first: with equal numbers of targets, several mistakes look alike.
 TEST(Task3, EveryTargetCountsTheSame) {
   expect_means({random_case(kSomeShapes, {255, 40, 3}, 200)}, {});
 }

@@ -40,13 +40,16 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
       {{total / own}, "the quotient is upside down"},
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},
   };
-  all.push_back({{own / std::ranges::max(examples)},
-                 "divided by the largest number of examples: a sum is asked for, not a maximum"});
-  double first = examples[0];
-  for (size_t r = 1; r + 1 < examples.size(); first += examples[r++])
-    all.push_back({{own / first},
+  all.push_back(
+      {{own / std::ranges::max(examples)},
+       "divided by the largest number of examples on any rank: all_reduce must add them up"});
+  double part = 0;
+  for (size_t last = 0; last + 1 < examples.size(); ++last) {
+    part += examples[last];
+    all.push_back({{own / part},
                    fmt::format("only the examples of {} are in the sum",
-                               r == 1 ? "rank 0" : fmt::format("ranks 0 to {}", r - 1))});
+                               last == 0 ? "rank 0" : fmt::format("ranks 0 to {}", last))});
+  }
   Numbers whole = examples;
   for (double& e : whole) e = std::floor(e);
   all.push_back({{whole[self] / sum(whole)},

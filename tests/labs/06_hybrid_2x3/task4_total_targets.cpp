@@ -71,8 +71,8 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
       {{rows}, "sequences are counted, not targets"},
       {{count}, "microbatches are counted, not targets"},
       {{tokens - rows},
-       "the tokens less one per sequence: a sequence without tokens has no target either "
-       "(TokenBatch::target_count)"},
+       "the number of tokens minus the number of sequences: an empty sequence has 0 targets, not "
+       "-1 (TokenBatch::target_count)"},
       {{not_zero}, "token 0 is a token like any other: only lab::kPadding is padding"},
       {{of_last}, "those of the last microbatch of each pipeline alone: add up all of them"},
       {{of_first}, "those of the first microbatch times the number of microbatches: they differ"},

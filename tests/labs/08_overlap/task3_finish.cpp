@@ -47,7 +47,7 @@ void expect_refusal(const std::vector<size_t>& silent, bool has_targets = true) 
   });
 }
 
-// First: what does not check for it crashes in other tests, which then name nothing.
+// Comes first: a solution without this check crashes in the other tests, which cannot say why.
 TEST(Task3, AGradientThatIsNeverReady) {
   expect_refusal({2});
   expect_refusal({0});

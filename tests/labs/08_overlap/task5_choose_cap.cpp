@@ -61,12 +61,8 @@ struct Way {
   bool part = true;           // 1/n of the bytes in each
   bool latency_once = false;  // of the first bucket only
   bool number_first = false;  // the number of targets takes the network first
-  enum class Ready {
-    kAll,
-    kFirst,
-    kLast,
-    kLowest
-  } ready = Ready::kAll;  // of a bucket's parameters
+  /// Of a bucket's parameters.
+  enum class Ready { kAll, kFirst, kLast, kLowest } ready = Ready::kAll;
   enum class End { kLatest, kFirstParameter, kLastParameter, kLastBucket } end = End::kLatest;
 };
 
@@ -223,7 +219,7 @@ TEST(Task5, Exposed) {
                {{exposed(c, buckets, {.ready = Way::Ready::kFirst})},
                 "as if a bucket were complete with the first of its parameters: it is complete "
                 "with "
-                "the one that is ready last"},
+                "the last of them to be ready"},
                {{exposed(c, buckets, {.ready = Way::Ready::kLast})},
                 "as if a bucket were complete with the last of its parameters: it is complete with "
                 "the one that is ready last"},

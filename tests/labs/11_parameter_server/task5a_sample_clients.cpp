@@ -162,9 +162,9 @@ TEST(Task5a, SeedsDoNotRepeatEachOther) {
   }
 }
 
-/// If round r of one seed is round r + lag of the other, for whatever lag below 2^28, then one of
-/// 2^14 rounds in a row of the one is one of every 2^14th rounds of the other: baby steps, giant
-/// steps.
+/// Finds a lag below 2^28 for which round r of one seed is round r + lag of the other, by baby
+/// steps and giant steps: among 2^14 successive rounds r, one has an r + lag that is a multiple of
+/// 2^14.
 TEST(Task5a, NoSeedIsAnotherSomeRoundsLater) {
   constexpr int64_t kSteps = 1 << 14;
   const auto seed = static_cast<int64_t>(lab::grading::scenario_seed());
