@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace lab::grading {
 namespace {
@@ -45,9 +46,14 @@ double distance(const std::vector<double>& got, const std::vector<double>& wrong
   return most;
 }
 
-/// The mistake that explains `got` best; empty if none does.
-std::string explanation(const std::vector<double>& got, const Expected& expected) {
-  std::string best;
+std::vector<std::vector<std::string>>& told_explanations() {
+  static std::vector<std::vector<std::string>> told;
+  return told;
+}
+
+/// The mistakes that explain `got` best, equally well; empty if none does.
+std::vector<std::string> explanations(const std::vector<double>& got, const Expected& expected) {
+  std::vector<std::string> best;
   double least = 1;
   if (!expected.mistakes) return best;
   const double from_right = distance(got, expected.values, expected);
@@ -58,10 +64,10 @@ std::string explanation(const std::vector<double>& got, const Expected& expected
     if (exact >= from_right) continue;  // explains no more than the right numbers do
     // Two formulas for the same numbers differ by rounding: then the first is told.
     const double apart = exact < kAlike ? 0 : exact;
-    if (apart < least || (best.empty() && apart <= 1)) {
-      best = mistake.message;
-      least = apart;
-    }
+    if (apart > least) continue;
+    if (apart < least) best.clear();
+    least = apart;
+    if (std::ranges::find(best, mistake.message) == best.end()) best.push_back(mistake.message);
   }
   return best;
 }
@@ -82,7 +88,10 @@ double best_factor(const std::vector<double>& got, const std::vector<double>& ex
 }
 
 std::string diagnosis(const std::vector<double>& got, const Expected& expected) {
-  if (const std::string known = explanation(got, expected); !known.empty()) return known;
+  if (std::vector<std::string> known = explanations(got, expected); !known.empty()) {
+    told_explanations().push_back(known);
+    return known[0];
+  }
   if (std::ranges::any_of(got,
                           [](double v) { return std::isfinite(v) && std::abs(v) > kUnwritten; }))
     return expected.what +
@@ -145,6 +154,10 @@ std::string difference(const std::vector<double>& got, const Expected& expected)
   return fmt::format("{}\n{}{}got {}, expected {}", diagnosis(got, expected), name,
                      name.empty() ? "" : ": ", in_digits(got[i], digits),
                      in_digits(expected.values[i], digits));
+}
+
+std::vector<std::vector<std::string>> take_explanations() {
+  return std::exchange(told_explanations(), {});
 }
 
 std::vector<double> to_doubles(const Tensor& tensor) {

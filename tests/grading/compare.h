@@ -25,7 +25,8 @@ struct Expected {
   std::vector<double> tolerance;                 // per element; a single one holds for all
   std::function<std::string(size_t)> name = {};  // of element i, "row 0, position 3"
   /// Asked for when the numbers are wrong. The message names the one that comes closest to them,
-  /// among those that differ from the right numbers in this case; of equals the first.
+  /// among those that differ from the right numbers in this case. Of equals it names the first;
+  /// judge_calls then looks for a call in which they differ.
   std::function<std::vector<Mistake>()> mistakes = {};
   std::string if_not_finite = {};  // told when a number is infinite or not a number
   std::string unexplained = {};  // told of wrong numbers that no mistake explains, not their count
@@ -36,6 +37,10 @@ struct Expected {
 /// multiple of the right ones), then the element that is furthest off. Numbers that are not finite
 /// never pass.
 std::string difference(const std::vector<double>& got, const Expected& expected);
+
+/// For each call of `difference` since this was last asked in which mistakes explained the numbers:
+/// the messages of all that explain them equally well, first the one that was told.
+std::vector<std::vector<std::string>> take_explanations();
 
 std::vector<double> to_doubles(const Tensor& tensor);
 

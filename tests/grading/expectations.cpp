@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -58,9 +57,7 @@ void confirm_bits(const std::vector<double>& got, const std::vector<double>& ora
   if (got == oracle) return;
   require(settings().implementation != "solution",
           "{}: the solution and one process differ in their last bits", what);
-  static std::set<std::string> noted;  // once is enough
-  if (noted.insert(what).second)
-    fmt::print("note: {}: right, though not in the contracted order: the last bits differ\n", what);
+  note(what + ": right, though not in the contracted order: the last bits differ");
 }
 
 std::vector<std::vector<double>> tensors_of(const std::vector<Parcel>& ranks,

@@ -182,6 +182,30 @@ std::string wrong_alone(const Call& call, size_t number, const JudgeCall& judge,
   return message;
 }
 
+/// The mistakes that explain the numbers of the call judged last, of which `message` tells the
+/// first.
+std::vector<std::string> explanations_behind(const std::string& message) {
+  for (const std::vector<std::string>& alike : take_explanations())
+    if (message.find(alike[0]) != std::string::npos) return alike;
+  return {};
+}
+
+/// `message` tells the first of several mistakes that look `alike` in call k. Where a later call is
+/// explained by one of them alone, that call is told instead.
+std::string without_ties(const std::string& message, const std::vector<std::string>& alike,
+                         const std::vector<Call>& calls, size_t k, const Sequence& sequence,
+                         const JudgeCall& judge) {
+  for (size_t later = k + 1; alike.size() > 1 && later < sequence.results.size(); ++later) {
+    if (calls[later].prelude) continue;
+    take_explanations();
+    const std::string other = why_stopped([&] { judge(later, sequence.results[later]); });
+    const std::vector<std::string> explained = explanations_behind(other);
+    if (explained.size() == 1 && std::ranges::find(alike, explained[0]) != alike.end())
+      return other + which_call(calls, later);
+  }
+  return message + which_call(calls, k);
+}
+
 int& mutable_compared_calls() {
   static int calls = 0;
   return calls;
@@ -238,10 +262,14 @@ void judge_calls(const std::vector<Call>& calls, const JobOptions& options,
   if (sequence.unwritten) stop(sequence.failure);
   for (size_t k = 0; k < calls.size(); ++k) {
     if (calls[k].prelude) continue;
+    take_explanations();
     std::string message = wrong_call(sequence, k, k, judge, options);
     if (message.empty()) continue;
+    std::vector<std::string> alike = explanations_behind(message);
     if (k > 0) {
+      take_explanations();
       const std::string alone = wrong_alone(calls[k], k, judge, options);
+      alike = explanations_behind(alone);
       message = !alone.empty()
                     ? alone
                     : "right in a fresh process, wrong after other calls: something is kept from "
@@ -249,7 +277,7 @@ void judge_calls(const std::vector<Call>& calls, const JobOptions& options,
                       "variables, caches, and work done only the first time\n" +
                           message;
     }
-    stop(message + which_call(calls, k));
+    stop(without_ties(message, alike, calls, k, sequence, judge));
   }
   if (!sequence.failure.empty()) stop(sequence.failure);
 }

@@ -79,7 +79,10 @@ std::string task_report(const LabPoints& points, const TaskResult& result) {
       fmt::format_to(out, "task {} · {}\n{}\n", task.id, failure.test,
                      indented(failure.message, "  "));
   report += repeated(result);
-  if (!result.passed()) fmt::format_to(out, "{}\nhint: {}\n\n", points.place(task), task.hint);
+  if (result.passed())
+    for (const std::string& note : result.notes) fmt::format_to(out, "note: {}\n", note);
+  else
+    fmt::format_to(out, "{}\nhint: {}\n\n", points.place(task), task.hint);
   fmt::format_to(out, "task {} · {}: {}/{} ({})\n", task.id, task.title,
                  result.passed() ? task.points : 0, task.points, state(result));
   return report;

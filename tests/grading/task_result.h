@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct TaskResult {
   std::string task;
   int tests = 0;
   std::vector<Failure> failures = {};
-  std::string not_graded = {};  // why the harness could not judge; empty if it could
+  std::string not_graded = {};       // why the harness could not judge; empty if it could
+  std::set<std::string> notes = {};  // told if it passes; not kept in the file
 
   bool graded() const { return not_graded.empty() && tests > 0; }
   bool passed() const { return graded() && failures.empty(); }

@@ -206,6 +206,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .optimizer = "adam",
        .warms_up = true,
        .clip = 0.57,
+       .leftover = kLargeLeftover,
        .steps = 3},
       {.name = "a step without any target",
        .microbatches = 2,

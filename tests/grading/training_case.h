@@ -57,12 +57,12 @@ struct CaseLimits {
 
 /// A case for each property that has been overlooked before: unequal targets, a replica without
 /// targets, a whole step without, a tied head, grouped queries, odd sizes, gradients clipped and
-/// just not clipped, leftover gradients (of kLargeLeftover in one case), several steps. The
+/// just not clipped, leftover gradients (of kLargeLeftover in some), several steps. The
 /// simplest case comes first.
 std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed);
 
-/// For steps to which left-over gradients do not matter: what an overflow leaves, in the place of
-/// kLargeLeftover. 0 times infinity is not 0.
+/// Left-over gradients do not matter to a whole step: it finds what an overflow leaves in the place
+/// of kLargeLeftover. 0 times infinity is not 0.
 inline constexpr float kLargeLeftover = 0.5F;
 inline float overflowed(float leftover) {
   return leftover == kLargeLeftover ? std::numeric_limits<float>::infinity() : leftover;

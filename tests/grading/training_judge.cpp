@@ -63,8 +63,11 @@ Expected expected_gradients(const TrainingStep& s) {
       .name = [&s](size_t i) { return s.oracle.name(i + s.oracle.range(s.stage).first); },
       .mistakes = [&s] { return gradient_mistakes(s); },
       .if_not_finite =
-          "the gradients that the optimizer got: not finite: 0 divided "
-          "by 0 targets?"};
+          std::isinf(overflowed(s.training.leftover))
+              ? "the gradients that the optimizer got: not finite: the gradients were infinite "
+                "before the step, which sets them to 0 first, on every rank (0 times infinity is "
+                "not 0)"
+              : "the gradients that the optimizer got: not finite: 0 divided by 0 targets?"};
   const double largest = largest_magnitude(whole);
   for (double& tolerance : expected.tolerance)
     tolerance = kTolerance * (tolerance + largest) + kRoundings * p.rounding() + 1e-30;
@@ -92,6 +95,12 @@ Expected expected_loss(const TrainingStep& s) {
 void expect_updates_only(const TrainingStep& s, size_t rank) {
   const Numbers updated = to_doubles(s.result.tensor(s.entry("updated")));
   const Numbers weights = to_doubles(s.result.tensor(s.entry("weights")));
+  const std::string start = s.step == 0 ? "start" : fmt::format("weights.{}", s.step - 1);
+  if (updated != weights && weights == to_doubles(s.result.tensor(start)))
+    stop(
+        fmt::format("{}optimizer.step changed a copy, and the model has its old weights: pass it "
+                    "parameters() itself",
+                    s.who(rank)));
   if (updated != weights)
     stop(
         fmt::format("{}the weights change once more after optimizer.step: a step is one "
@@ -152,8 +161,8 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
       const int stage = static_cast<int>(rank) % training.stages();
       Numbers before;
       if (step == 0 || training.leftover != 0)
-        before =
-            Numbers(oracle.of_stage(weights[replica], stage).size(), double{training.leftover});
+        before = Numbers(oracle.of_stage(weights[replica], stage).size(),
+                         double{overflowed(training.leftover)});
       else
         before = to_doubles(ranks[rank].tensor(fmt::format("gradients.{}", step - 1)));
       steps.push_back({training, contract, oracle, step, all, owns[replica], replica, stage,

@@ -182,7 +182,8 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
   const auto add = [&](Numbers part, const std::string& message) {
     mistakes.push_back({std::move(part), what + message});
   };
-  add(s.part(whole), "not clipped: " + s.contract.how_to_clip);
+  add(s.part(whole), "not clipped: " + s.contract.how_to_clip +
+                         "; it scales the model's own gradients, not a copy of them");
   Numbers unit = whole;
   for (double& g : unit) g *= limit / norm(whole);
   add(s.part(unit),
@@ -269,6 +270,18 @@ void add_averaging_mistakes(const TrainingStep& s, std::vector<Mistake>& mistake
       "own targets");
 }
 
+/// Of what the replicas add up, the largest in each place.
+Numbers largest_of_replicas(const TrainingStep& s) {
+  Numbers largest;
+  for (size_t r = 0; r < static_cast<size_t>(s.training.replicas); ++r) {
+    const Numbers part = s.all.combine(
+        [&](const Microbatch& b) { return b.replica == r ? 1 / s.all.targets : 0.0; });
+    if (r == 0) largest = part;
+    for (size_t i = 0; i < part.size(); ++i) largest[i] = std::max(largest[i], part[i]);
+  }
+  return largest;
+}
+
 bool is_multiple(const Numbers& a, const Numbers& b) {
   double product = 0;
   for (size_t i = 0; i < a.size(); ++i) product += a[i] * b[i];
@@ -334,6 +347,10 @@ std::vector<Mistake> gradient_mistakes(const TrainingStep& s) {
       mistakes.push_back({s.part(clipped(other, limit)), what + weighing.message});
     }
   if (&p == &s.own) add_averaging_mistakes(s, mistakes);
+  if (&p == &s.all && s.training.replicas > 1 && p.targets > 0)
+    mistakes.push_back({s.part(clipped(largest_of_replicas(s), limit)),
+                        what + "the largest of the replicas' parts, not their sum: all_reduce adds "
+                               "up unless it is given ReduceOp::kMax"});
   const std::string not_zeroed =
       "what was there before the step is still in them: zero the gradients first";
   for (const double times : {1.0, static_cast<double>(s.training.replicas)}) {

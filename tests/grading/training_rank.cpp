@@ -135,7 +135,7 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
                    static_cast<uint64_t>(input.number("seed")));
   RecordingOptimizer optimizer(
       reference_optimizer(input.text("optimizer"), stage.parameters().numel()));
-  const auto leftover = static_cast<float>(input.number("leftover"));
+  const float leftover = overflowed(static_cast<float>(input.number("leftover")));
   Parcel result;
   result.set("start", packed(stage, stage.parameters()));
   for (int step = 0; step < static_cast<int>(input.number("steps")); ++step) {

@@ -31,6 +31,11 @@ struct Stopped {
 };
 thread_local bool trying = false;
 
+std::set<std::string>& notes_of_this_test() {
+  static std::set<std::string> notes;
+  return notes;
+}
+
 [[noreturn]] void end_test(const char* origin, const std::string& message) {
   if (trying && origin == kVerdict) throw Stopped{message};
   ADD_FAILURE_AT(origin, 0) << message;
@@ -81,6 +86,10 @@ class Collector final : public testing::EmptyTestEventListener {
       result.not_graded = fmt::format("{}: {}", in_words(test_->name()), message);
     if (on_first_failure_ && result.graded() && result.failures.size() == 1)
       on_first_failure_(result);
+  }
+
+  void OnTestEnd(const testing::TestInfo& test) override {
+    results_[task_of(test)].notes.merge(std::exchange(notes_of_this_test(), {}));
   }
 
   void OnTestSuiteEnd(const testing::TestSuite& /*suite*/) override {
@@ -145,6 +154,8 @@ TaskResults run_tests(const std::vector<std::string>& tasks, const std::string& 
 }
 
 void stop(const std::string& message) { end_test(kVerdict, message); }
+
+void note(const std::string& message) { notes_of_this_test().insert(message); }
 
 void break_off(const std::string& message) { end_test(kHarness, message); }
 

@@ -38,6 +38,9 @@ TaskResults run_tests(const std::vector<std::string>& tasks, const std::string& 
 /// Ends the test as not graded: the harness itself has failed.
 [[noreturn]] void break_off(const std::string& message);
 
+/// Has the report of the current task say this, once, if the task passes.
+void note(const std::string& message);
+
 /// Why `judge` ends the test as failed; empty if it does not.
 std::string why_stopped(const std::function<void()>& judge);
 

@@ -58,6 +58,19 @@ TEST(Difference, OfSeveralMistakesTheClosestIsTold) {
   EXPECT_TRUE(difference({1.19, 4.19, 9.19, 0}, loose).starts_with("nearly squared\n"));
 }
 
+TEST(Difference, MistakesThatLookAlikeAreAllKept) {
+  Expected alike = expected();
+  alike.mistakes = [] {
+    return std::vector<Mistake>{
+        {{9, 9, 9, 9}, "another"}, {{5, 5, 5, 5}, "first"}, {{5, 5, 5, 5.0001}, "second"}};
+  };
+  take_explanations();
+  EXPECT_TRUE(difference({5, 5, 5, 5}, alike).starts_with("first\n"));
+  difference({7, 7, 7, 7}, alike);  // explained by none
+  EXPECT_EQ(take_explanations(), (std::vector<std::vector<std::string>>{{"first", "second"}}));
+  EXPECT_TRUE(take_explanations().empty());
+}
+
 TEST(Difference, NamesAConstantFactor) {
   const std::string message = difference({3, 6, -9, 0}, expected());
   EXPECT_TRUE(contains(message, "3 times what they should be")) << message;
@@ -175,6 +188,13 @@ TEST(TaskReport, UnwrittenTaskIsOneLine) {
                        "what to fix:\n  " + todo + "\n"));
   result.failures[1].message = "rank 0 crashed";
   EXPECT_TRUE(contains(task_report(points(), result), "task 1 · y\n  rank 0 crashed\n"));
+}
+
+TEST(TaskReport, ANoteIsForATaskThatPasses) {
+  TaskResult result{.task = "1", .tests = 1, .notes = {"other bits"}};
+  EXPECT_TRUE(contains(task_report(points(), result), "note: other bits\n"));
+  result.failures.push_back({"a test", "wrong"});
+  EXPECT_FALSE(contains(task_report(points(), result), "other bits"));
 }
 
 TEST(TaskReport, TellsFailurePlaceAndPoints) {
