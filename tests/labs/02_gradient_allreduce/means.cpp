@@ -43,6 +43,18 @@ Numbers RankMeans::magnitude() const {
 
 namespace {
 
+void add_largest(const RankMeans& means, const std::string& what,
+                 std::vector<lab::grading::Mistake>& mistakes) {
+  Numbers largest;
+  for (size_t i = 0; i < means.values[0].size(); ++i) {
+    largest.push_back(means.share(0) * means.values[0][i]);
+    for (size_t r = 1; r < means.ranks(); ++r)
+      largest.back() = std::max(largest.back(), means.share(r) * means.values[r][i]);
+  }
+  mistakes.push_back({largest, what + ": the largest of all ranks' parts, not their sum: "
+                                      "all_reduce adds up unless it is given ReduceOp::kMax"});
+}
+
 /// Hypotheses about a wrong mean, on rank `self`.
 std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
                                             const std::string& what) {
@@ -81,6 +93,21 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
   add([&](size_t r) { return own(r) * targets[r] / total; },
       "this rank's share alone: nothing of the other ranks was added here. Was the result written "
       "back, on every rank? (reduce gives it to one rank only, all_reduce to all)");
+  add([&](size_t) { return targets[self] / total; },
+      "the means of all ranks are added up, and only their sum is scaled by this rank's share: "
+      "each "
+      "rank scales its own before the all_reduce");
+  if (targets[0] > 0)
+    add([&](size_t r) { return targets[r] / targets[0]; },
+        "divided by the targets of rank 0 alone: an all_reduce adds up those of all ranks, a "
+        "broadcast copies one number");
+  double at_least_one = 0;
+  for (const double count : targets) at_least_one += std::max(count, 1.0);
+  add([&](size_t r) { return targets[r] / at_least_one; },
+      "a rank without targets is counted as if it had one: 0 is a number like any other");
+  add([&](size_t) { return 0.0; },
+      "0: was the share computed as a quotient of integers, which is 0 below 1?");
+  add_largest(means, what, all);
   for (size_t missing = 0; missing < means.ranks(); ++missing)
     add([&](size_t r) { return r == missing ? 0.0 : targets[r] / total; },
         fmt::format("what rank {} has is missing", missing));

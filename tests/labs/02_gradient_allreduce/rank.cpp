@@ -1,5 +1,6 @@
 // The rank program of lab 02: the contract's functions, and the scenarios that call them.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,8 @@ double average_loss(double loss, int64_t targets, ProcessGroup& world) {
 
 namespace {
 
-/// Task 1: every rank has drawn different weights, for every tensor, or only for the last.
+/// Task 1: every rank has drawn different weights, for every tensor, or only for the last; or rank
+/// 0 alone has weights that are numbers.
 Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   lab::LlamaStage model(lab::grading::model_of(input), lab::grading::span_of(input),
                         lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
@@ -76,7 +78,9 @@ Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   for (const lab::Parameter& parameter : model.named_parameters()) {
     const std::span<float> weights = parameter.value.values();
     if (unlike == "last" && parameter.name != model.named_parameters().back().name) continue;
-    if (unlike == "order")
+    if (unlike == "infinite" && world.rank() > 0)
+      parameter.value.fill(std::numeric_limits<float>::infinity());
+    else if (unlike == "order")
       std::rotate(weights.begin(), weights.begin() + world.rank() % std::ssize(weights),
                   weights.end());
     else

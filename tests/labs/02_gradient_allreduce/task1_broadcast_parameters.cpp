@@ -68,6 +68,10 @@ std::string explain(size_t r, const std::vector<Parcel>& ranks, const std::vecto
   if (is_multiple_of_sum(got, before, 1.0 / static_cast<double>(ranks.size())))
     return "its weights are the mean over all ranks: a start from weights that nobody drew. Copy "
            "those of rank 0";
+  if (std::isfinite(before[0][0]) && !std::isfinite(got[0]) && !std::isfinite(before.back()[0]))
+    return "the infinite weights of another rank have come into them: copy rank 0's, without "
+           "adding "
+           "0 times the others";
   return missing_tensors(ranks[r], got, before[0]);
 }
 
@@ -86,19 +90,22 @@ void expect_weights_of_rank_0(int ranks, const lab::grading::JobOptions& options
       lab::grading::draw_cases({.replicas = ranks}, lab::grading::scenario_seed() + 100);
   cases.back().model.vocab_size = 2003;
   cases.back().name = "a larger model";
-  const size_t drawn = cases.size();
-  for (const char* name : {"replicas whose sums and norms are equal",
-                           "replicas that differ in their last tensor only"}) {
+  std::vector<std::string> unlike(cases.size(), "all");
+  for (const auto& [how, name] : {std::pair{"order", "replicas whose sums and norms are equal"},
+                                  {"last", "replicas that differ in their last tensor only"},
+                                  {"infinite", "rank 0 alone has finite weights"}}) {
     cases.push_back(cases[0]);
     cases.back().name = name;
+    unlike.push_back(how);
   }
   std::vector<Call> calls;
   for (size_t k = 0; k < cases.size(); ++k) {
     Call call{.scenario = "broadcast", .inputs = {}, .name = cases[k].name};
     for (int r = 0; r < ranks; ++r) {
       call.inputs.push_back(cases[k].input(r));
-      call.inputs.back().set_text("unlike", k < drawn ? "all" : k == drawn ? "order" : "last");
-      call.inputs.back().set("seed", static_cast<double>(60 + 10 * k) + (k < drawn ? r : 0));
+      call.inputs.back().set_text("unlike", unlike[k]);
+      call.inputs.back().set("seed",
+                             static_cast<double>(60 + 10 * k) + (unlike[k] == "all" ? r : 0));
     }
     calls.push_back(call);
   }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/labs/02_gradient_allreduce/means.h"
@@ -82,6 +83,21 @@ void add_missing_tensors(const Case& c, const RankMeans& means, size_t self,
     }
 }
 
+/// The last tensor of the flat one is read first.
+void add_backwards(const Case& c, const RankMeans& means,
+                   std::vector<lab::grading::Mistake>& mistakes) {
+  Numbers values = means.mean();
+  std::ranges::reverse(values);
+  for (size_t i = 0, k = 0; k < c.shapes.size(); ++k) {
+    const auto first = values.begin() + static_cast<std::ptrdiff_t>(i);
+    i += static_cast<size_t>(c.gradients[0][k].numel());
+    std::reverse(first, values.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  mistakes.push_back({values,
+                      "the gradients: the tensors are copied back in another order than they lie "
+                      "in the flat tensor"});
+}
+
 std::vector<Parcel> inputs_of(const Case& c) {
   std::vector<Parcel> inputs(c.targets.size());
   for (size_t r = 0; r < inputs.size(); ++r) {
@@ -112,6 +128,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
     expected.mistakes = [&, usual = expected.mistakes, rank] {
       std::vector<lab::grading::Mistake> mistakes = usual();
       add_missing_tensors(c, means, rank, mistakes);
+      add_backwards(c, means, mistakes);
       return mistakes;
     };
     expected.name = [&c](size_t i) {

@@ -29,7 +29,9 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
   const double own = examples[self];
   const double total = sum(examples);
   std::vector<Mistake> all = {
-      {{1}, "the share is 1 on every rank: were the examples added up over the ranks?"},
+      {{1},
+       "the share is 1: divided by this rank's own examples. Were those of all ranks added up, on "
+       "every rank (all_reduce)?"},
       {{1 / static_cast<double>(examples.size())},
        "all ranks get the same share, though they have unequally many examples: divide by the sum "
        "over the ranks, not by their number"},

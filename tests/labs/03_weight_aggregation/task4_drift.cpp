@@ -79,6 +79,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self) {
   }
   const double length = lab::grading::norm(average);
   const OtherNorms other(w);
+  Numbers opposite = average;
+  for (double& value : opposite) value = -value;
   return {
       {{0},
        "no drift, though the replicas differ: are the weights compared with a copy, or with the "
@@ -108,6 +110,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self) {
        "the largest difference of a single weight; the distance takes all of them together"},
       {{largest(distances(w, plain))},
        "the distance from the unweighted mean: the average is weighted by the shares"},
+      {{largest(distances(w, opposite))},
+       "the length of the weights plus the average: the average must be subtracted"},
       {{largest(distances(w, w.values[0]))},
        "the distance from rank 0's weights, not from the average of all"},
       {{std::sqrt(std::abs(of_squares - length * length))},

@@ -156,6 +156,14 @@ void expect_order(const Sent& s) {
       if (action.kind == ActionKind::kForward)
         expected.push_back(static_cast<double>(wave) * s.c.wave + action.microbatch);
   const Numbers got = s.result.numbers(s.entry("order"));
+  Numbers with_targets = expected;
+  std::erase_if(with_targets, [&](double k) {
+    return s.microbatches()[static_cast<size_t>(k)].target_count() == 0;
+  });
+  if (s.c.grid().is_last(s.rank) && got == with_targets && got != expected)
+    stop(s.who() +
+         ": the numbers are right, but loss is not called for microbatches without targets; the "
+         "contract wants it called for all");
   if (s.c.grid().is_last(s.rank) && got != expected)
     stop(fmt::format(
         "{}: the numbers are right, but waves run on other microbatches than the next "
@@ -202,14 +210,22 @@ int64_t expect_in_pipeline(const Sent& s, const std::vector<Operation>& got) {
                     s.who(), s.waves(), in_words({*here}), here - right.begin(),
                     others.empty() ? "none" : in_words({others[0]})));
   const bool clips = s.c.training.max_norm > 0 && s.c.training.stages() > 1;
-  const bool one_sum = clips && others.size() == 1 && others[0].kind == OpKind::kAllGather &&
-                       others[0].bytes == sizeof(double);
+  const auto is_of_clipping = [](const Operation& o) {
+    return o.kind == OpKind::kAllGather && o.bytes == sizeof(double);
+  };
+  const bool only_clips = clips && std::ranges::all_of(others, is_of_clipping);
+  const bool one_sum = only_clips && others.size() == 1;
+  if (only_clips && others.size() > 1)
+    stop(
+        fmt::format("{}: the numbers are right, but lab04::clip_gradients is called {} times in a "
+                    "step: gradients that are clipped need it no more",
+                    s.who(), others.size()));
   if (!others.empty() && !one_sum)
     stop(fmt::format(
         "{}: the numbers are right, but in addition to the messages of the schedule it takes {} in "
         "its pipeline{}",
         s.who(), in_words(others),
-        clips ? ": lab04::clip_gradients, called once, takes one all_gather of 8 bytes"
+        clips ? ": lab04::clip_gradients takes one all_gather of 8 bytes"
               : ": a step that does not clip sends nothing else there"));
   return right.empty() ? 0 : got[right.size() - 1].id;
 }

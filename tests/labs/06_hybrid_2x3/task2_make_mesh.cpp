@@ -126,6 +126,19 @@ void expect_talk(const Grid& g, const std::vector<Parcel>& ranks) {
     }
 }
 
+/// Two splits of the world, and no other message.
+void expect_splits(const Grid& g, const std::vector<Parcel>& ranks) {
+  for (size_t rank = 0; rank < g.ranks(); ++rank) {
+    const std::vector<Operation> sent = operations_of(ranks[rank].part("sent"));
+    const auto is_split = [](const Operation& o) { return o.kind == lab::OpKind::kSplit; };
+    if (sent.size() != 2 || !std::ranges::all_of(sent, is_split))
+      stop(
+          fmt::format("{}: the groups are right, but make_mesh takes {}: two splits of the world "
+                      "are all that is needed",
+                      g.name(rank), in_words(sent)));
+  }
+}
+
 void judge(const Grid& g, const std::vector<Parcel>& ranks) {
   const bool fits = g.ranks() == ranks.size();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -140,6 +153,7 @@ void judge(const Grid& g, const std::vector<Parcel>& ranks) {
   if (!fits) return;
   expect_groups(g, ranks);
   expect_talk(g, ranks);
+  expect_splits(g, ranks);
 }
 
 /// One mesh after the other in the same world, those that do not fit between those that do.

@@ -34,10 +34,14 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
   double count = 0;
   double of_first = 0;
   double of_last = 0;
+  double until_empty = 0;
   double not_zero = 0;  // tokens
   double tokens = 0;
-  for (const std::vector<TokenBatch>& microbatches : c.steps[0])
+  for (const std::vector<TokenBatch>& microbatches : c.steps[0]) {
+    bool counts = true;
     for (const TokenBatch& batch : microbatches) {
+      counts = counts && batch.target_count() > 0;
+      if (counts) until_empty += static_cast<double>(batch.target_count());
       positions += static_cast<double>(batch.batch * (batch.length - 1));
       rows += static_cast<double>(batch.batch);
       ++count;
@@ -50,6 +54,7 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
           not_zero += t > 0 && token > 0;
         }
     }
+  }
   const double sum = all_targets(c);
   const double own = targets_of(c, pipeline);
   std::vector<Mistake> mistakes = {
@@ -74,6 +79,7 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
        "the number of tokens minus the number of sequences: an empty sequence has 0 targets, not "
        "-1 (TokenBatch::target_count)"},
       {{not_zero}, "token 0 is a token like any other: only lab::kPadding is padding"},
+      {{until_empty}, "counting ends at a microbatch without targets: others may come after it"},
       {{of_last}, "those of the last microbatch of each pipeline alone: add up all of them"},
       {{of_first}, "those of the first microbatch times the number of microbatches: they differ"},
       {{0.0}, "none: the last stage of a pipeline counts, stage.span().has_head"}};

@@ -22,6 +22,7 @@ TEST(Task3, ScratchAndTime) {
   expect_cases({{.function = kFunction, .elements = 120'000},
                 {.function = kFunction, .elements = 3 * kSegment}},
                4, timed());
+  expect_cases({{.function = kFunction, .elements = 40'000}}, 3, timed());  // rank 2 needs none
   for (const int ranks : {3, 6, 8, 17, 64})
     expect_cases({{.function = kFunction, .elements = 7}, {.function = kFunction, .elements = 600}},
                  ranks, timed());

@@ -238,6 +238,7 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
     bool is_first = tied;  // elsewhere the gradients of the step tell
     a.stage.observe_passes([&](lab::LlamaStage::Pass pass, int, bool begins) {
       if (outside_of_steps) return;
+      lab::grading::expect_one_in_memory(a.stage, pass, begins);
       if (pass == lab::LlamaStage::Pass::kBackward) {
         lab::grading::record_event(begins ? "backward" : "end");
         lab::require(!is_first || std::ranges::all_of(a.stage.gradients().values(),

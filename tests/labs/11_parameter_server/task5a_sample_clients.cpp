@@ -148,6 +148,11 @@ TEST(Task5a, SeedsDoNotRepeatEachOther) {
     // Late rounds: a seed must not be that many rounds of another.
     for (const int64_t round : {100, 256, 1000, 1024, 4096, 10'000, 65'536, 100'000, 1'000'000})
       cases.push_back({60, 30, seed, round});
+    // Factors of well-known hash functions and generators, too large for the next test.
+    for (const int64_t round :
+         std::initializer_list<int64_t>{0x9E3779B9, 0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x5BD1E995,
+                                        0x41C64E6D, 0x7FFFFFFF, 0xFFFFFFFB})
+      cases.push_back({60, 30, seed, round});
   }
   std::map<std::vector<int64_t>, Arguments> seen;
   const Sets sets = judged("40 seeds", cases);

@@ -42,10 +42,12 @@ struct Way {
   bool alpha_in_velocity = false;
   bool alpha_once = false;  // not on the momentum's part
   bool backwards = false;
-  bool adds_average = false;  // d = average, w not subtracted
-  bool ema = false;           // u = mu u + (1 - mu) d
-  bool old_velocity = false;  // u of before this round in w
-  bool rolls_on = false;      // rounds without results, too
+  bool adds_average = false;      // d = average, w not subtracted
+  bool ema = false;               // u = mu u + (1 - mu) d
+  bool old_velocity = false;      // u of before this round in w
+  bool rolls_on = false;          // rounds without results, too
+  bool decays_late = false;       // u = mu (u + d)
+  bool whole_look_ahead = false;  // u instead of mu u in w
 };
 
 struct Outcome {
@@ -70,12 +72,14 @@ std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
       const double before = u[i];
       u[i] = (way.keeps_velocity ? c.momentum * u[i] : 0.0) +
              (way.ema ? 1 - c.momentum : 1.0) * (way.alpha_in_velocity ? c.alpha : 1.0) * d;
+      if (way.decays_late) u[i] = c.momentum * (before + d);
       const double pulled = way.old_velocity ? before : u[i];
       if (way.velocity_only || way.ema)
         w[i] += (way.alpha_in_velocity ? 1.0 : c.alpha) * u[i];
       else
-        w[i] += c.alpha * d +
-                (way.nesterov ? (way.alpha_once ? 1.0 : c.alpha) * c.momentum * pulled : 0.0);
+        w[i] += c.alpha * d + (way.nesterov ? (way.alpha_once ? 1.0 : c.alpha) *
+                                                  (way.whole_look_ahead ? 1.0 : c.momentum) * pulled
+                                            : 0.0);
     }
     all.push_back({w, u});
   }
@@ -131,6 +135,9 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.adds_average = true}, "d is the average itself: the weights were not subtracted"},
       {{.ema = true}, "u is a moving average: the contract adds d in full"},
       {{.old_velocity = true}, "the velocity of the round before: u changes first"},
+      {{.decays_late = true},
+       "u = mu (u + d): mu belongs to the u of before, and d is added in full"},
+      {{.whole_look_ahead = true}, "w moves by d + u: mu is missing before u"},
       {{.rolls_on = true},
        "a round without results moves something: nobody has answered, so nothing changes"}};
   std::vector<Mistake> all;
