@@ -2,7 +2,7 @@
 // gradient_allreduce.cpp.
 //
 // Every rank holds the whole model and reads its own shard of the data. All ranks call each
-// function but `shard` together, and take part in every message that it sends. No function keeps
+// function but `shard` together, and each does its part, whatever data it has. No function keeps
 // anything between calls: results depend on the arguments alone.
 #pragma once
 
@@ -52,8 +52,9 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 ///
 /// All gradients travel in a single all_reduce of one flat tensor. The number of targets travels in
 /// a second all_reduce, of that number alone, or as one more element of the flat tensor. There are
-/// no other messages. (A float counts exactly up to 16,777,216 targets.) A single gradient tensor
-/// can be sent without a copy. Accepted error: 1e-6 of the sum of the magnitudes that are added.
+/// no other messages, and a single rank needs none. (A float counts exactly up to 16,777,216
+/// targets.) A single gradient tensor can be sent without a copy. Accepted error: 1e-6 of the sum
+/// of the magnitudes that are added.
 void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
                        lab::ProcessGroup& world);
 
@@ -89,7 +90,7 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 ///
 /// `loss`: the mean over this rank's `targets`, as train_step returns it.
 /// Returns the same on every rank, bit for bit; 0 if no rank has a target. Each rank contributes no
-/// more than two numbers, by whatever messages, and float is accurate enough.
+/// more than two numbers, in two messages at most, and float is accurate enough.
 double average_loss(double loss, int64_t targets, lab::ProcessGroup& world);
 
 }  // namespace lab02

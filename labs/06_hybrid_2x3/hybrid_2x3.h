@@ -48,9 +48,9 @@ struct Mesh {
 /// Task 2 · The mesh of dp pipelines with pp stages each. All ranks of `world` call it.
 ///
 /// Both groups come from world.split, a collective: every rank of the world calls it twice, for the
-/// two groups in the same order, whichever that is. Each call returns the group of the ranks that
-/// passed the same color. You need not name the groups, but names ("pipeline 1", "replicas of
-/// stage 2") make diagnoses easier to read.
+/// two groups in the same order, whichever that is. There are no other messages. Each call returns
+/// the group of the ranks that passed the same color. You need not name the groups, but names
+/// ("pipeline 1", "replicas of stage 2") make diagnoses easier to read.
 /// Throws lab::Error, before any message, unless the world has dp * pp ranks; also if dp or pp is
 /// 0. Neither is ever negative.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
@@ -69,8 +69,8 @@ std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, i
 ///
 /// `microbatches`: this pipeline's. The number of targets may differ from pipeline to pipeline.
 /// Only the last stage of a pipeline may rely on its targets, and only there does the result
-/// matter, because losses are computed there. Other stages may count what they have, and return
-/// anything, e.g. 0.
+/// matter, because losses are computed there. Other stages return anything, e.g. 0. Theirs may have
+/// no tokens, and target_count would throw.
 /// lab::sum_over (common/comm/agreement.h) adds up a number over a group. A rank takes part in one
 /// such sum at most; the ranks of other stages need not take part in any.
 int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
@@ -87,8 +87,8 @@ using lab::LossFunction;
 ///     else happens, if they are not whole waves or there are none. As in lab 05 the first stage
 ///     reads their tokens, the last one their targets, the others neither.
 /// `loss`: as in lab 05; called on last stages only, also for microbatches without targets. It
-///     divides by the number it is given: all targets of the step. If there are none, gradients and
-///     losses are 0.
+///     divides by the number it is given: all targets of the step (or 1, if there are none; then
+///     gradients and losses are 0).
 ///
 /// On return stage.gradients() holds, on every rank, its stage's gradients, summed over the
 /// microbatches of all pipelines; the same on all replicas of the stage, bit for bit. Gradients
@@ -120,8 +120,8 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
 /// every rank.
 ///
 /// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. Called by
-/// all ranks. Any messages of a few bytes are allowed; lab::from_last_stage
-/// and lab::sum_over (common/comm/agreement.h) may help.
+/// all ranks. Any messages of a few bytes are allowed, and float is accurate enough;
+/// lab::from_last_stage and lab::sum_over (common/comm/agreement.h) may help.
 double mean_loss(double loss, Mesh& mesh);
 
 }  // namespace lab06

@@ -17,10 +17,11 @@
 // of 0 bytes; you need not combine it. If C is above kSegment, the functions of task 2 may cut what
 // they send into any number of messages, and have no time limit.
 //
-// Scratch is the memory that a function may have at once beside `tensor`. Times are the longest
-// that a function may take on a network where a message of b bytes takes alpha + beta b, combining
-// an element takes gamma, and a rank can send one message and receive one at the same time, but no
-// more than one of each (lab::CostModel).
+// Scratch is the memory that a function may have at once beside `tensor`; some kB more for Work
+// objects, vectors and the like do not count. Times are the longest that a function may take on a
+// network where a message of b bytes takes alpha + beta b, combining an element takes gamma, and a
+// rank can send one message and receive one at the same time, but no more than one of each
+// (lab::CostModel).
 #pragma once
 
 #include <array>

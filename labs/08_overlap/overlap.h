@@ -31,8 +31,9 @@ using Bucket = std::vector<size_t>;
 ///
 /// `sizes`: of each parameter's gradient, in bytes.
 /// Goes through the parameters from the last to the first, because that is the order in which their
-/// gradients become ready. A parameter joins the current bucket if that is empty, or if the bucket
-/// with this gradient does not exceed its capacity. If not, the parameter begins the next bucket.
+/// gradients become ready. A parameter joins the current bucket, as its last one, if that is empty,
+/// or if the bucket with this gradient does not exceed its capacity. If not, the parameter begins
+/// the next bucket.
 /// The capacity is `first_cap_bytes` for the first bucket and `cap_bytes` for all others; either
 /// may be 0. So no gradient is cut: one that is larger than the capacity has a bucket of its own.
 /// No bucket is empty.
@@ -45,7 +46,8 @@ std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_b
 struct Reducer {
   lab::ProcessGroup& world;
   std::vector<lab::Tensor> gradients;  // of all parameters, contiguous; their means come back here
-  std::vector<Bucket> buckets;  // every parameter is in one, none is empty; the same on all ranks
+  // Every parameter is in one, none is empty. The same on all ranks, but not always task 1's:
+  std::vector<Bucket> buckets;
 
   // Of the step under way, set by `begin`:
   int64_t targets = 0;     // of this rank
@@ -94,8 +96,9 @@ using lab::LossFunction;
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
 /// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
 /// by `model.when_gradient_ready`, which is empty again when the step returns. A microbatch
-/// without targets adds nothing: run its passes all the same, or leave it out. Gradients left over
-/// from before do not matter: the step sets them to 0 first. On a rank without a microbatch they
+/// without targets adds nothing: run its passes all the same, or leave it out. As in lab 01 a
+/// microbatch's backward pass comes before the forward pass of the next one. Gradients left over
+/// from before do not matter: the step sets them to 0 first. On a rank that runs no microbatch they
 /// stay 0, and it calls `ready` for all parameters, from the last to the first. `begin` comes
 /// before the first forward pass, so that the number of targets has all the time there is, and
 /// `finish` after the last backward pass.

@@ -95,10 +95,10 @@ struct Worker {
 
 /// Task 4 · The worker's next request, which replaces `worker.last`, given the reply to that.
 ///
-/// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls. kDone:
-/// returns kStop; all later replies are kNothing. kNothing: the same request again, because nobody
-/// knows whether it or its answer was lost; nothing is computed again. So the first call, with
-/// kNothing, returns a pull.
+/// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls (what
+/// `push` holds in a pull does not matter). kDone: returns kStop; all later replies are kNothing.
+/// kNothing: the same request again, because nobody knows whether it or its answer was lost;
+/// nothing is computed again. So the first call, with kNothing, returns a pull.
 lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& compute);
 
 /// Task 5a · Federated rounds: which clients take part in round `round`, in ascending order.
@@ -108,7 +108,7 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 /// `seed` and `round` are below 2^32, as std::seed_seq takes no more of a number.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
 /// clients is as likely as any other. Two seeds give different sequences of sets. Nor may one
-/// sequence be the other some rounds later, as with a generator made of `seed + round`.
+/// sequence be the other any number of rounds later, as with a generator made of `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.
