@@ -253,10 +253,14 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
        "finish does not read flat in the order of the bucket, in which ready has filled it"},
       {combined(step, own), "still those of this rank alone: the results were not copied back"}};
   for (size_t earlier = 0; earlier < s; ++earlier)
-    if (const double other = total_of(c.steps[earlier]); other > 0)
+    if (const double other = total_of(c.steps[earlier]); other > 0) {
       all.push_back({scaled(total / other),
                      "divided by the number of targets of an earlier step: is something kept from "
                      "one step to the next?"});
+      all.push_back({scaled(total / n / other),
+                     "total still held the sum of the step before when it was posted: begin sets "
+                     "it to this rank's targets"});
+    }
   for (size_t r = 0; r < c.ranks; ++r) {
     Numbers factor = shares;
     factor[r] = 1 / total;
