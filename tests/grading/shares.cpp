@@ -22,14 +22,24 @@ bool holds(std::span<const int64_t> sequences, int64_t sequence) {
   return std::ranges::find(sequences, sequence) != sequences.end();
 }
 
+/// Where a sequence that the epoch does not have may come from.
+std::string origin(const Epoch& e, int64_t sequence) {
+  if (sequence >= 0 && sequence < std::ssize(e.order))
+    return fmt::format(
+        "shard returns the sequences that stand at the {}'s positions of order, not the positions",
+        e.reader);
+  const auto is_narrowed = [&](int64_t own) { return static_cast<int32_t>(own) == sequence; };
+  if (std::ranges::any_of(e.order, is_narrowed))
+    return "sequences are int64_t, and must not be narrowed to 32 bits";
+  return "is something outside of order read?";
+}
+
 std::string foreign_sequence(const Epoch& e) {
   for (size_t r = 0; r < e.shares.size(); ++r)
     for (int64_t sequence : e.shares[r])
       if (!holds(e.order, sequence))
-        return fmt::format(
-            "{0} {1} reads sequence {2}, which the epoch does not have: shard returns the "
-            "sequences that stand at the {0}'s positions of order, not the positions",
-            e.reader, r, sequence);
+        return fmt::format("{} {} reads sequence {}, which the epoch does not have: {}", e.reader,
+                           r, sequence, origin(e, sequence));
   return "";
 }
 
@@ -69,7 +79,8 @@ std::string overlap(const Epoch& e) {
         "every {} skips some sequences and reads all others: a constant skip is no partition, the "
         "shards overlap ({})",
         e.reader, first);
-  return fmt::format("the shards are not disjoint: {}; in all {} are read again", first, twice);
+  return fmt::format("the shards are not disjoint: {}{}", first,
+                     twice > 1 ? fmt::format("; in all, {} are read again", twice) : "");
 }
 
 std::string unequal_lengths(const Epoch& e) {

@@ -101,15 +101,18 @@ std::vector<Mistake> mistakes(const Rows& rows, bool y) {
 Expected expected(const Rows& rows, bool y) {
   const Numbers values = results_of(rows, y, right_factor, {});
   const std::string what = y ? "y" : "inverse_rms";
+  const bool is_large = lab::grading::largest_magnitude(values) > 1e20;
   return {.what = what,
           .values = values,
           // A sum of up to some thousand squares in float, each thread's in order.
           .tolerance = lab::grading::relative_tolerance(values, 1e-5, 0),
           .name = y ? place_in_row(rows.columns(), "column") : place_in_row(1),
           .mistakes = [&rows, y] { return mistakes(rows, y); },
-          .if_not_finite = what +
-                           " is not finite: is epsilon missing, so that a row of zeros is "
-                           "divided by 0? Or was memory read that holds no number?"};
+          .if_not_finite = what + (is_large ? " is not finite: x * weight is too large for a "
+                                              "float, though y is not"
+                                            : " is not finite: is epsilon missing, so that a row "
+                                              "of zeros is divided by 0? Or was memory read that "
+                                              "holds no number?")};
 }
 
 void judge(const std::vector<Rows>& all, const Options& options = {}) {
@@ -139,7 +142,7 @@ TEST(TaskC1, RowsOfAnyLength) {
   // longest does not fit into any shared memory.
   std::vector<Rows> all;
   for (int64_t columns : {1000, 1,   31,  32,   33,   63,   64,     96,   127, 128, 129, 160, 256,
-                          257,  288, 511, 1024, 1537, 4096, 60'013, 2048, 385, 128, 100, 33,  1})
+                          257,  288, 511, 1024, 1537, 4096, 70'001, 2048, 385, 128, 100, 33,  1})
     all.push_back(draw_rows(columns > 2000 ? 2 : 5, columns, columns % 2 == 0 ? 1e-5 : 1e-3,
                             10 * all.size()));
   judge(all);
@@ -154,6 +157,13 @@ TEST(TaskC1, AnyNumberOfRows) {
 TEST(TaskC1, EpsilonIsAddedToTheMean) {
   judge({draw_rows(5, 100, 0.125, 20), draw_rows(5, 100, 1e-6, 20), draw_rows(5, 100, 1e-3, 20),
          draw_rows(5, 100, 1e-12, 20)});
+}
+
+TEST(TaskC1, LargeNumbersAndWeights) {
+  const Rows rows = draw_rows(3, 100, 1e-5, 0);
+  for (float& x : rows.x.values()) x = std::copysign(1e16F, x);
+  for (float& weight : rows.weight.values()) weight *= 1e25F;
+  judge({rows});
 }
 
 TEST(TaskC1, NothingElseIsTouched) {

@@ -278,6 +278,11 @@ void expect_messages(const Pipeline& pipeline, size_t stage,
                       "neighbour: {}{}",
                       start, which, details));
     missing.erase(found);
+    if (operation.tag != 0)
+      stop(
+          fmt::format("{}has a message with the tag {}: all have the tag 0, what you get if you "
+                      "name none{}",
+                      start, operation.tag, details));
   }
 }
 

@@ -60,7 +60,9 @@ std::vector<Mistake> mean_mistakes(const Oracle& oracle, size_t count) {
       {with([&](const Oracle::Term& term, const Terms& all) {
          return &term == &all.back() ? 0.0 : per_sample(term, all);
        }),
-       "the last gradient is missing: it arrives after the update has been made"}};
+       "the last gradient is missing: it arrives after the update has been made"},
+      {with([](const auto&, const Terms&) { return 0.0; }),
+       "zeros: is 1 / samples computed as a quotient of integers, which is 0?"}};
   // What is left over.
   Numbers kept_mean;
   for (size_t u = 0; u < count; ++u)

@@ -104,6 +104,10 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
                   "a chunk is 1/n of the bytes, not 1/(n - 1)");
           mistake(2 * (c.alpha + (c.workers - 1) * c.beta * c.bytes / c.workers),
                   "every step has its latency");
+          const double chunk = std::floor(c.bytes / c.workers);
+          for (const double whole : {chunk, chunk + 1})
+            mistake(2 * (c.workers - 1) * c.message(whole),
+                    "a chunk is bytes / workers, not rounded to whole bytes");
         } else {
           double fewer = 0, last = 0, strict = 0;
           for (double m = c.workers; m >= 1; --m) {
