@@ -2,9 +2,9 @@
 // batch. This is the contract; you write pipeline_1f1b.cpp.
 //
 // Rank r of `pipeline` is stage r: it holds the weights of its own layers and nothing else. All
-// ranks call the functions, except `split`, in the same order, with batches of the same shape and
-// the same numbers. No function keeps anything from one call to the next: its results depend only
-// on its arguments.
+// ranks call the functions, except `split`, in the same order, with batches of the same shape, and
+// with the same learning rates and limits. No function keeps anything from one call to the next:
+// its results depend only on its arguments.
 #pragma once
 
 #include <cstdint>

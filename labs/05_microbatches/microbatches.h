@@ -56,13 +56,12 @@ using lab::LossFunction;
 /// Task 4a · What one stage does in one wave: `actions`, one after the other. In this task no
 /// message is posted.
 ///
-/// Works for every list that lab::validate accepts, in whatever order its passes come. Microbatch k
-/// is microbatches[k], and number k of the stage's forward and backward. Messages about microbatch
-/// k have the tag k; an activation or gradient is [B, T, C], with microbatch k's own B and T, and
-/// C = stage.config().dim.
-/// A send that is not posted is done when the next action begins, as with `send`. A recv that is
-/// not posted is done when the pass that reads it begins, at the latest; the simplest way is
-/// `recv`.
+/// Works for every stage of a program (messages included) that lab::validate accepts, in whatever
+/// order its passes come. Microbatch k is microbatches[k], and number k of the stage's forward and
+/// backward. Messages about microbatch k have the tag k; an activation or gradient is [B, T, C],
+/// with microbatch k's own B and T, and C = stage.config().dim. A send that is not posted is done
+/// when the next action begins, as with `send`. A recv that is not posted begins in its place and
+/// is done when the pass that reads it begins, at the latest; the simplest way is `recv`.
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even

@@ -157,7 +157,7 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// all gradients of this rank are scaled by max_norm / norm. `max_norm` is positive, and may be
 /// infinite; you need not check that. Returns the norm before, the same bits on every rank,
 /// accurate to 1e-6 of it. If it is not finite, the gradients may hold anything afterwards. One
-/// message of one number, whether it clips or not.
+/// lab::sum_over (common/comm/agreement.h), whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10
