@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "tests/grading/operations.h"
 #include "tests/grading/reference.h"
+#include "tests/grading/training_case.h"
 
 namespace lab::grading {
 namespace {
