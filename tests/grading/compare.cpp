@@ -178,4 +178,11 @@ double largest_magnitude(const std::vector<double>& values) {
   return largest;
 }
 
+Numbers largest_in_each_place(const std::vector<Numbers>& parts) {
+  Numbers largest = parts[0];
+  for (const Numbers& part : parts)
+    for (size_t i = 0; i < part.size(); ++i) largest[i] = std::max(largest[i], part[i]);
+  return largest;
+}
+
 }  // namespace lab::grading

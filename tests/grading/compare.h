@@ -50,4 +50,7 @@ std::vector<double> relative_tolerance(const std::vector<double>& values, double
 
 double largest_magnitude(const std::vector<double>& values);
 
+/// What an all_reduce with ReduceOp::kMax makes of the ranks' equally long parts.
+Numbers largest_in_each_place(const std::vector<Numbers>& parts);
+
 }  // namespace lab::grading

@@ -272,14 +272,11 @@ void add_averaging_mistakes(const TrainingStep& s, std::vector<Mistake>& mistake
 
 /// Of what the replicas add up, the largest in each place.
 Numbers largest_of_replicas(const TrainingStep& s) {
-  Numbers largest;
-  for (size_t r = 0; r < static_cast<size_t>(s.training.replicas); ++r) {
-    const Numbers part = s.all.combine(
-        [&](const Microbatch& b) { return b.replica == r ? 1 / s.all.targets : 0.0; });
-    if (r == 0) largest = part;
-    for (size_t i = 0; i < part.size(); ++i) largest[i] = std::max(largest[i], part[i]);
-  }
-  return largest;
+  std::vector<Numbers> parts;
+  for (size_t r = 0; r < static_cast<size_t>(s.training.replicas); ++r)
+    parts.push_back(s.all.combine(
+        [&](const Microbatch& b) { return b.replica == r ? 1 / s.all.targets : 0.0; }));
+  return largest_in_each_place(parts);
 }
 
 bool is_multiple(const Numbers& a, const Numbers& b) {

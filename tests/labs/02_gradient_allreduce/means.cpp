@@ -43,18 +43,6 @@ Numbers RankMeans::magnitude() const {
 
 namespace {
 
-void add_largest(const RankMeans& means, const std::string& what,
-                 std::vector<lab::grading::Mistake>& mistakes) {
-  Numbers largest;
-  for (size_t i = 0; i < means.values[0].size(); ++i) {
-    largest.push_back(means.share(0) * means.values[0][i]);
-    for (size_t r = 1; r < means.ranks(); ++r)
-      largest.back() = std::max(largest.back(), means.share(r) * means.values[r][i]);
-  }
-  mistakes.push_back({largest, what + ": the largest of all ranks' parts, not their sum: "
-                                      "all_reduce adds up unless it is given ReduceOp::kMax"});
-}
-
 /// Hypotheses about a wrong mean, on rank `self`.
 std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
                                             const std::string& what) {
@@ -95,8 +83,7 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
       "back, on every rank? (reduce gives it to one rank only, all_reduce to all)");
   add([&](size_t) { return targets[self] / total; },
       "the means of all ranks are added up, and only their sum is scaled by this rank's share: "
-      "each "
-      "rank scales its own before the all_reduce");
+      "each rank scales its own before the all_reduce");
   if (targets[0] > 0)
     add([&](size_t r) { return targets[r] / targets[0]; },
         "divided by the targets of rank 0 alone: an all_reduce adds up those of all ranks, a "
@@ -107,7 +94,12 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
       "a rank without targets is counted as if it had one: 0 is a number like any other");
   add([&](size_t) { return 0.0; },
       "0: was the share computed as a quotient of integers, which is 0 below 1?");
-  add_largest(means, what, all);
+  std::vector<Numbers> parts;
+  for (size_t part = 0; part < means.ranks(); ++part)
+    parts.push_back(means.combine([&](size_t r) { return r == part ? targets[r] / total : 0.0; }));
+  all.push_back({lab::grading::largest_in_each_place(parts),
+                 what + ": the largest of all ranks' parts, not their sum: all_reduce adds up "
+                        "unless it is given ReduceOp::kMax"});
   for (size_t missing = 0; missing < means.ranks(); ++missing)
     add([&](size_t r) { return r == missing ? 0.0 : targets[r] / total; },
         fmt::format("what rank {} has is missing", missing));

@@ -70,8 +70,7 @@ std::string explain(size_t r, const std::vector<Parcel>& ranks, const std::vecto
            "those of rank 0";
   if (std::isfinite(before[0][0]) && !std::isfinite(got[0]) && !std::isfinite(before.back()[0]))
     return "the infinite weights of another rank have come into them: copy rank 0's, without "
-           "adding "
-           "0 times the others";
+           "adding 0 times the others";
   return missing_tensors(ranks[r], got, before[0]);
 }
 

@@ -22,6 +22,10 @@ struct StepCase {
 /// multiple of `multiple`.
 std::vector<StepCase> step_cases(const Grid& g, int multiple, uint64_t seed);
 
+/// Each wave runs the schedule on the next microbatches; the messages are those of the schedule, of
+/// total_targets, one all_reduce and those of clipping. To be called when the numbers are right.
+void expect_order_and_messages(const StepCase& c, size_t step, const std::vector<Parcel>& ranks);
+
 /// Runs the cases one after the other in one job. Judged are the numbers, the order of the
 /// microbatches and the messages of every step.
 void expect_steps(const std::string& scenario, const std::vector<StepCase>& cases,

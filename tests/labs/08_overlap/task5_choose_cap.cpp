@@ -218,8 +218,7 @@ TEST(Task5, Exposed) {
                 "one that is ready last"},
                {{exposed(c, buckets, {.ready = Way::Ready::kFirst})},
                 "as if a bucket were complete with the first of its parameters: it is complete "
-                "with "
-                "the last of them to be ready"},
+                "with the last of them to be ready"},
                {{exposed(c, buckets, {.ready = Way::Ready::kLast})},
                 "as if a bucket were complete with the last of its parameters: it is complete with "
                 "the one that is ready last"},
