@@ -25,7 +25,7 @@ Range range_of(int64_t count, const TensorSlice& slice);
 /// The sizes of a slice: of heads, kv_heads and hidden_dim an equal number, of the vocabulary as
 /// `range_of` says. Heads keep their width. Throws Error that names what cannot be divided.
 ///
-/// Megatron-LM repeats heads of keys and values where there are fewer of them than ranks, and pads
+/// Some libraries repeat heads of keys and values where there are fewer of them than ranks, and pad
 /// the vocabulary; here the first is refused, and the second is not needed.
 LlamaConfig slice_config(const LlamaConfig& whole, const TensorSlice& slice);
 

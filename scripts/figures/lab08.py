@@ -32,7 +32,7 @@ def schedule(buckets, overlap=True):
 
 
 def step_figure():
-    figure = Figure(980, 500, "A step without overlap and with two, four and one bucket")
+    figure = Figure(980, 500, "A step without overlap, with two buckets and with four")
     left, scale = 150, 37.5
     rows = [("lab 02: one message after the backward pass", [4], False),
             ("two buckets", [2, 2], True),
