@@ -50,7 +50,7 @@ lab::Schedule one_f_one_b(int stages, int microbatches);
 lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 
 /// What lab 01's causal_lm_loss looks like here: the sum of the cross-entropies of a microbatch,
-/// divided by `total_targets`. It replaces the logits by their gradient.
+/// divided by `total_targets`. It replaces the logits with their gradient.
 using lab::LossFunction;
 
 /// Task 4a · What one stage does in one wave: `actions`, one after the other. In this task no

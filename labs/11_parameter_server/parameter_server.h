@@ -126,7 +126,7 @@ struct Outer {
 
 /// Task 5b · The end of a round, from those clients that have answered:
 ///
-///   d = sum over r of (n_r / n) w_r  -  w       n_r: samples of result r; n: their sum
+///   d = sum over r of (m_r / M) w_r  -  w       m_r: samples of result r; M: their sum
 ///   u = mu u + d
 ///   w = w + alpha (d + mu u)
 ///

@@ -17,7 +17,7 @@ RANK_COLORS = [(PALE_BLUE, BLUE), (PALE_GREEN, GREEN), (PALE_ORANGE, ORANGE)]
 
 def data_parallel():
     """One step on three ranks: everything is separate, except for one all-reduce."""
-    fig = Figure(980, 400, "A data-parallel step: only the gradients meet")
+    fig = Figure(980, 400, "A data-parallel step: the gradients meet")
     columns = [("shard", "own sequences", "1"), ("forward", "own activations", "2"),
                ("loss", "own targets", "5"), ("backward", "own gradients", "2"),
                ("all-reduce", "", "4"), ("Adam", "own m, v", "3"), ("weights", "the same", "")]
@@ -47,7 +47,7 @@ def data_parallel():
     fig.text(x + w / 2, top + 190, "the same bits", 13, MUTED)
     fig.text(x + w / 2, top + 208, "on every rank", 13, MUTED)
     fig.text(490, 382, "Same weights before, same gradient, same update: same weights after. "
-             "Nothing else is sent.", 16, MUTED)
+             "Only the number of targets is sent as well.", 16, MUTED)
     fig.save(FOLDER / "data_parallel.svg")
 
 

@@ -296,8 +296,8 @@ def lifetimes():
         else:
             fig.text(x - 8 if x - room > left else x + w + 8, y + 26, words, 14, color,
                      "end" if x - room > left else "start")
-    fig.text(490, 382, "With p − r microbatches in flight there are as many of each row at the same "
-             "time. Grey is given; the rest is the executor's.", 15, MUTED)
+    fig.text(490, 382, "Of each grey row, which the stage keeps, there are p − r at a time; the other tensors "
+             "come and go.", 15, MUTED)
     fig.save(FOLDER / "lifetimes.svg")
 
 
