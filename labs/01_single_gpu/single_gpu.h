@@ -65,8 +65,8 @@ using lab::LossFunction;
 ///
 /// Afterwards the weights are those of one step on all sequences at once: every target counts the
 /// same, even if microbatches have different numbers of targets. Gradients left over from before
-/// have no effect. Microbatches may differ in their shapes. The backward pass of a microbatch comes before the forward pass of the next one,
-/// so that the activations of only one are in memory.
+/// have no effect. Microbatches may differ in their shapes. The backward pass of a microbatch comes
+/// before the forward pass of the next one, so that the activations of only one are in memory.
 /// `loss`: what to call, once per microbatch, instead of your own causal_lm_loss by name.
 /// `max_gradient_norm`: if it is positive, clip the accumulated gradient to this norm with
 ///     lab::clip_gradients. If it is 0, do not clip. It is never negative.

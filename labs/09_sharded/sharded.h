@@ -102,11 +102,11 @@ void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use);
 void close_values(Sharded& sharded, size_t part);
 
 /// Task 5 · Scales own_gradient of all parts by max_norm / norm if the norm exceeds `max_norm`,
-/// which is positive; you need not check that. The norm is that of the gradients of the whole
-/// model, of which each rank holds shards. Returns the norm before, accurate to 1e-5 of itself,
-/// with the same bits on every rank. If it is not finite, the gradients may hold anything
-/// afterwards. One message of at most two numbers (lab::sum_over in common/comm/agreement.h sends
-/// one), or none if there is only one rank.
+/// which is positive and may be infinite; you need not check that. The norm is that of the
+/// gradients of the whole model, of which each rank holds shards. Returns the norm before, accurate
+/// to 1e-5 of itself, with the same bits on every rank. If it is not finite, the gradients may hold
+/// anything afterwards. One message of at most two numbers (lab::sum_over in
+/// common/comm/agreement.h sends one), or none if there is only one rank.
 double clip_gradients(Sharded& sharded, double max_norm);
 
 /// The type of lab 01's causal_lm_loss (common/model/loss_function.h).
@@ -114,15 +114,15 @@ using lab::LossFunction;
 
 /// Task 6 · One optimizer step of all ranks together: lab 02's, in shards.
 ///
-/// The exact number of targets of all ranks comes first, by one message of at most two numbers. The
-/// loss is given that number as `total_targets`; then gradients are parts of the mean over all
-/// targets, and their sum over ranks and microbatches is the mean. The backward pass of a
-/// microbatch comes before the forward pass of the next one. The caller has called `attach`, so the
-/// passes call your functions of tasks 3 and 4. Stage 1 reduces each part's gradient once, after
-/// the last backward pass, from the first part to the last. Then come clipping, if `max_norm` is
-/// positive (0: none), and the update. Gradients that are left over from the step before do not
-/// count: before the first backward pass, train_step sets own_gradient to 0, and in stage 1 all of
-/// `gradient`.
+/// The exact number of targets of all ranks comes first, by one message of at most two numbers, or
+/// none if there is only one rank. The loss is given that number as `total_targets`; then gradients
+/// are parts of the mean over all targets, and their sum over ranks and microbatches is the mean.
+/// The backward pass of a microbatch comes before the forward pass of the next one. The caller has
+/// called `attach`, so the passes call your functions of tasks 3 and 4. Stage 1 reduces each part's
+/// gradient once, after the last backward pass (or without any, if there are no microbatches), from
+/// the first part to the last. Then come clipping, if `max_norm` is positive (0: none), and the
+/// update. Gradients that are left over from the step before do not count, with or without
+/// microbatches: train_step begins by setting own_gradient to 0, and in stage 1 all of `gradient`.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass; there may be none. The number of targets may differ; it may be 0, even on all ranks:
@@ -154,7 +154,7 @@ std::vector<Piece> pieces_of(int64_t size, int rank, int ranks, int saved_ranks)
 /// Makes the optimizer of a shard of so many elements.
 using MakeOptimizer = std::function<std::unique_ptr<lab::Optimizer>(int64_t size)>;
 
-/// A model in shards, with its initial values. In stage 3 no rank ever holds more than one part.
+/// A model in shards, with its initial values. In stage 3 it holds one whole part at a time.
 inline Sharded make_sharded(lab::LlamaStage& model, lab::ProcessGroup& world, int stage,
                             const MakeOptimizer& make_optimizer) {
   Sharded sharded{.model = model, .world = world, .stage = stage};

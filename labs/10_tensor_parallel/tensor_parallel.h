@@ -97,7 +97,7 @@ void attention_backward(const lab::LayerShape& shape, const lab::LayerWeights& w
                         lab::LayerActivations& kept, const lab::Tensor& gradient,
                         lab::ProcessGroup& ranks);
 
-/// Task 5 · The embedding, divided by tokens: `table` [V/n, C] has the rows of the tokens
+/// Task 5 · The embedding, divided by rows: `table` [V/n, C] has the rows of the tokens
 /// [vocabulary.first, vocabulary.last). `tokens`: N, of the whole vocabulary, or lab::kPadding,
 /// whose row is 0. y [N, C], the same on all ranks. Messages: one all_reduce of N*C numbers.
 void embed_forward(std::span<const int32_t> tokens, const lab::Weight& table,
@@ -112,7 +112,8 @@ void embed_backward(std::span<const int32_t> tokens, const lab::Tensor& dy,
 /// `logits` [B, T, V/n]: this rank's columns, of the tokens of `vocabulary`; on return their
 /// gradient. Targets, padding, `total_targets` (which may be 0) and the accuracy (1e-5, also for
 /// scores near 10,000) are as in lab 01. Returns the loss, the same on every rank, bit for bit.
-/// Messages: at most three all_reduces, of at most 3*N numbers together.
+/// Messages: at most three all_reduces, of at most 3*N numbers together; without a target you may
+/// send none.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets, const lab::Range& vocabulary,
                       lab::ProcessGroup& ranks);
@@ -146,7 +147,7 @@ struct Mesh {
 /// Ranks that talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
 /// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
 /// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks; that includes a
-/// 0 among the three. None is negative.
+/// 0 among the three. None is negative, and the product fits into an int.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
