@@ -27,7 +27,8 @@ namespace lab04 {
 /// the stage downstream. Each of these tensors is one message, and there are no others; C is
 /// stage.config().dim. Here and in `backward`, the batch is the stage's microbatch 0, and messages
 /// have the tag 0: what you get if you name neither.
-/// `batch`: the same shape on every rank; only the first stage may use its tokens.
+/// `batch`: the same shape on every rank, B and T at least 1; only the first stage may use its
+///     tokens.
 /// Returns the output of this stage. Its numbers are those that one process with the whole model
 /// computes there, even at padded positions. On the last stage it is the logits [B, T, V]; they are
 /// not sent. stage.gradients() stays as it is.
@@ -50,7 +51,7 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 ///
 /// `layers`: how many the model has; all cost the same. The embedding costs nothing.
 /// `stages`: how many parts to cut it into, between 1 and `layers`; you need not check that.
-/// `head_cost`: the cost of the head in layers, 0 or more; 0.8 means 80 % of a layer.
+/// `head_cost`: the cost of the head in layers, 0 to 1,000,000; 0.8 means 80 % of a layer.
 /// Returns one span per stage. Together they are the whole model: the layers in order, each of them
 /// once, at least one on every stage; the first stage embeds, the last one has the head. The
 /// slowest stage, counting its layers and the head if it has it, is as fast as possible: it sets

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "tests/grading/training_oracle.h"
@@ -199,6 +200,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .microbatches = 2,
        .targetless = Targetless::kMicrobatch,
        .tied = true,
+       .clip = std::numeric_limits<double>::infinity(),  // never exceeded
        .leftover = kLargeLeftover},
       {.name = "a replica without targets",
        .microbatches = 2,

@@ -288,6 +288,8 @@ TEST(Task1a, FiniteForEveryScore) {
                   {2, 0, 1}, start),
        given_rows("improbable targets", {70, -70, 3, kBig, -kBig, 0, 0, -100, -1, 1e30F, 0, -1e30F},
                   3, {1, 1, 1, 2}, improbable),
+       given_rows("scores that differ by more than the largest float",
+                  {3e38F, -3e38F, 0, -3e38F, 3e38F, 3e38F}, 3, {1, 1}),
        given_rows(
            "equal scores of any size",
            {1e12F, 1e12F, 1e12F, 1e30F, 1e30F, 1e30F, -3e38F, -3e38F, -3e38F, 1e15F, 1e15F, -1e15F},
@@ -315,7 +317,8 @@ TEST(Task1a, SeveralThreadsCallItAtOnce) {
 
 TEST(Task1a, LongRows) {
   expect_cross_entropies({one_leads(4096, 16.7F), one_leads(77, 16.7F), one_leads(32'000, 17.5F),
-                          one_leads(151'937, 19), random_rows(1, (1 << 20) + 3, 3, 13)});
+                          one_leads(151'937, 19), one_leads(151'937, 22),
+                          random_rows(1, (1 << 20) + 3, 3, 13)});
 }
 
 }  // namespace

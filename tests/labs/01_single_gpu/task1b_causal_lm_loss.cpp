@@ -240,7 +240,8 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
   expect_losses({case_of("a large microbatch", std::vector<int64_t>(17, 21), 21, 33, 0, 5),
                  case_of("a small one after it", {3, 5, 2}, 5, 33, 7, 6),
                  case_of("the same shape, other numbers", {5, 1, 4}, 5, 33, 19, 7),
-                 case_of("no target in this microbatch", {1, 0, 1}, 4, 5, 9, 8), no_step,
+                 case_of("no target in this microbatch", {1, 0, 1}, 4, 5, 9, 8),
+                 no_step,
                  case_of("one row", {9}, 9, 6, 4, 9),
                  case_of("five rows of three", {3, 3, 3, 3, 3}, 3, 3, 1, 10),
                  case_of("rows of one token", {1, 1}, 1, 5, 3, 11),
@@ -254,6 +255,7 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
                  case_of("a large vocabulary", {9, 5, 7}, 9, 32'003, 40, 18),
                  case_of("one of more than 2^16 tokens", {4, 2}, 4, 128'256, 0, 22),
                  case_of("a row without a token before others", {5, 0, 6, 0, 3}, 6, 9, 0, 23),
+                 case_of("first rows without a token", {0, 0, 5, 6}, 6, 9, 0, 25),
                  case_of("a divisor of 1, for a plain sum", {6, 4, 5}, 6, 9, -11, 24)});
 }
 

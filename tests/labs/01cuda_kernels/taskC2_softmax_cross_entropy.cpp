@@ -264,7 +264,7 @@ TEST(TaskC2, RowsOfAnyLength) {
 TEST(TaskC2, AnyNumberOfRows) {
   const Rows without_scores{Tensor::zeros({3, 0}), Tensor::from({kNone, kNone, kNone}, {3})};
   judge({draw_rows(1, 40, 0), draw_rows(150, 40, 10), draw_rows(0, 40, 20), without_scores,
-         draw_rows(3, 40, 30)});
+         draw_rows(3, 40, 30), draw_rows(1500, 2, 40)});
   const Rows many = draw_rows(200'003, 1, 100);
   many.targets.fill(0);
   judge({many}, {.block_step = 97});

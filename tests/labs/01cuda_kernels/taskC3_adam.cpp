@@ -239,6 +239,7 @@ TEST(TaskC3, ConstantsComeFromTheConfiguration) {
   for (int64_t step : {1, 2, 2, 300, 20'000, 400'000})
     for (const auto& constants : kConstants)
       updates.push_back(draw_update(43, step, 10 * updates.size(), constants));
+  updates.push_back(draw_update(43, 3'000'000, 1, {0.9F, 0.9999999F, 1e-8F, 0.01F}));
   judge(updates);
 }
 
@@ -251,8 +252,8 @@ TEST(TaskC3, ArraysOfAnyLength) {
 
 TEST(TaskC3, MoreElementsThanThreads) {
   // A short one first, and lengths just above and just below a multiple of what a grid can hold.
-  judge({draw_update(200, 3, 20), draw_update(140'001, 3, 0), draw_update(3 * (1 << 17) - 1, 2, 10),
-         draw_update((1 << 20) + 5, 3, 30)});
+  judge({draw_update(200, 3, 20), draw_update(100'000, 3, 40), draw_update(140'001, 3, 0),
+         draw_update(3 * (1 << 17) - 1, 2, 10), draw_update((1 << 20) + 5, 3, 30)});
 }
 
 TEST(TaskC3, NothingElseIsTouched) {

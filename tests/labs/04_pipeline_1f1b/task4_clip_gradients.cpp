@@ -56,7 +56,9 @@ const std::vector<Traits>& all_traits() {
        .limit = 0.93,
        .parts = Parts::kEqual},
       {.name = "only one stage has gradients", .limit = 0.5, .parts = Parts::kOneStage},
-      {.name = "all gradients are 0", .parts = Parts::kNone},
+      {.name = "all gradients are 0, max_norm is too small for a float",
+       .limit = 1e-50,
+       .parts = Parts::kNone},
       {.name = "gradients of about 1e20", .limit = 0.43, .magnitude = 1e20},
       {.name = "gradients of about 1e37",
        .limit = 0.43,
@@ -124,7 +126,7 @@ ClipCall draw_call(const Pipeline& pipeline, const lab::grading::TrainingOracle&
     call.stages.push_back(std::move(stage));
   }
   call.norm = norm_of(call.stages);
-  call.max_norm = std::isfinite(call.norm) && call.norm > 0 ? t.limit * call.norm : 1.0;
+  call.max_norm = std::isfinite(call.norm) && call.norm > 0 ? t.limit * call.norm : t.limit;
   if (t.refused) call.max_norm = *t.refused;
   return call;
 }

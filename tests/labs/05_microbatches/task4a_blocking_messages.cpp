@@ -19,6 +19,9 @@ Schedule blocking_gpipe(const Size& size) {
 /// name.
 std::vector<Wave> simple_waves() {
   const Microbatches alike = Microbatches::kAlike;
+  Wave overflowed =
+      draw_wave("GPipe, where every loss is infinite", blocking_gpipe({2, 2}), alike, 408);
+  overflowed.overflows = true;
   return {
       draw_wave("GPipe", blocking_gpipe({2, 2}), alike, 400),
       draw_wave("GPipe", blocking_gpipe({2, 5}), alike, 410),
@@ -39,6 +42,7 @@ std::vector<Wave> simple_waves() {
                 alike, 403),
       draw_wave("microbatches of several shapes, one without targets", blocking_gpipe({2, 3}),
                 Microbatches::kShapes, 407),
+      overflowed,
   };
 }
 

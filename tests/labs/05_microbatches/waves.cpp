@@ -147,6 +147,7 @@ Parcel input_of(const Wave& wave, int stage, int pipeline) {
   Parcel input = wave.training.input(stage);
   if (wave.training.seed % 2 == 1) fill_missing_tokens(input, kVocab);
   input.set_text("schedule", to_text(wave.schedule));
+  input.set("overflows", wave.overflows ? 1 : 0);
   input.set("pipeline", pipeline);  // which ranks of the world belong together; -1: all
   input.set("total", stage + 1 == wave.stages()
                          ? wave.total
@@ -219,8 +220,14 @@ void judge_wave(const Wave& wave, int first_rank, const std::vector<Parcel>& res
       lab::grading::tensors_of(results, "gradients"),
       [&](size_t s) { return expected_gradients(run, static_cast<int>(s)); },
       [&](size_t) { return totals_in_words(run); }, lab::grading::Blame::kLastRank);
-  expect_on_every_rank(lab::grading::numbers_of(results, "loss"),
-                       [&](size_t s) { return expected_loss(run, static_cast<int>(s)); });
+  if (!wave.overflows)
+    expect_on_every_rank(lab::grading::numbers_of(results, "loss"),
+                         [&](size_t s) { return expected_loss(run, static_cast<int>(s)); });
+  else if (const double loss = results.back().number("loss"); std::isfinite(loss))
+    lab::grading::stop(
+        fmt::format("rank {}: the returned loss is {:.4g}, although every loss of the wave is "
+                    "infinite: a run that has gone wrong must show it",
+                    run.last_rank(), loss));
   for (const Course& course : courses)
     if (std::string wrong = wrong_waits(course); !wrong.empty()) lab::grading::stop(wrong);
 }

@@ -129,7 +129,8 @@ class Job {
  private:
   void leave_gradients() const {
     if (leftover_ == 0) return;
-    if (sharded_.stage == 1) lab::grading::fill_gradients(model_, leftover_);
+    if (sharded_.stage == 1)
+      for (const Part& part : sharded_.parts) part.gradient.fill(leftover_);  // padding, too
     if (sharded_.stage > 1)
       for (const Part& part : sharded_.parts) part.own_gradient.fill(leftover_);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "tests/grading/training_case.h"
@@ -186,14 +187,16 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
 }
 
 TEST(Task5, TheNormOfAllShards) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const uint64_t seed = 500 + 1000 * lab::grading::scenario_seed();
   for (const size_t n : {3, 1, 2, 9, 12}) {  // of 12, one has nothing but padding of the first part
     std::vector<lab::grading::Call> calls;
     std::vector<double> max_norms;
     // Norms far above, just above and just below the limit, far below, tiny, of one rank only,
-    // short ones that are still too long, and one whose square is no float.
-    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001, 1e20};
-    const double limits[] = {0.3, 0.999, 1.001, 100, 2, 0.5, 1e-3, 0.25, 1e-20};  // times the norm
+    // short ones that are still too long, one whose square is no float, and no limit at all.
+    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001, 1e20, 1};
+    const double limits[] = {0.3, 0.999, 1.001, 100,   2,
+                             0.5, 1e-3,  0.25,  1e-20, kInfinity};  // times the norm
     for (size_t k = 0; k < std::size(scales); ++k) {
       lab::grading::Call call{.scenario = "clip", .inputs = std::vector<Parcel>(n)};
       double all = 0;

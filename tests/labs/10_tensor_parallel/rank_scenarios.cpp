@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
 #include "common/ops/ops.h"
 #include "common/optim/optimizer.h"
+#include "common/tensor/memory_account.h"
 #include "labs/10_tensor_parallel/passes.h"
 #include "tests/grading/short_turns.h"
 #include "tests/grading/training_rank.h"
@@ -150,9 +152,17 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     output.fill(kNothing);
     if (mlp) kept.back().middle.copy_from(x);
     const auto before = by_name(kept.back());
-    note_messages(world, result, entry("forward.sent", m),
-                  [&] { forward(x, kept.back(), output); });
+    const auto memory = std::make_shared<lab::MemoryAccount>();
+    note_messages(world, result, entry("forward.sent", m), [&] {
+      const lab::CountMemory counting(memory);
+      forward(x, kept.back(), output);
+    });
     require_all("forward", kept.back(), before);
+    const int64_t left = memory->bytes() - memory->bytes(lab::MemoryKind::kCommunication);
+    lab::require(left == 0,
+                 "a forward pass leaves tensors of {} bytes beside `kept`: what the backward pass "
+                 "needs belongs into the tensors of `kept`, which count as activations",
+                 left);
     result.set(entry("output", m), output.clone());
     result.set(entry("input", m), x.clone());
     for (const auto& [name, tensor] : by_name(kept.back()))

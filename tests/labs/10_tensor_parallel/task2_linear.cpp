@@ -200,6 +200,7 @@ void expect_linear(size_t n, uint64_t seed, JobOptions options) {
     cases.push_back({column, 3, 2 * width, 3 * width, 0});  // the same shapes, other numbers
     cases.push_back({column, 3, 2 * width, 3 * width, 0, true});
     cases.push_back({column, 131, width, 2 * width, 0});  // what is done in blocks leaves a rest
+    cases.push_back({column, 301, column ? 240 : width, column ? width : 240, 0});  // 289 kB
     // Vocabularies need not be divisible.
     if (column) cases.push_back({column, 4, 3, 2 * width + 1, 0});
   }
