@@ -288,8 +288,11 @@ TEST(Task1a, FiniteForEveryScore) {
                   {2, 0, 1}, start),
        given_rows("improbable targets", {70, -70, 3, kBig, -kBig, 0, 0, -100, -1, 1e30F, 0, -1e30F},
                   3, {1, 1, 1, 2}, improbable),
-       given_rows("scores that differ by more than the largest float",
-                  {3e38F, -3e38F, 0, -3e38F, 3e38F, 3e38F}, 3, {1, 1}),
+       given_rows(
+           "scores that differ by more than the largest float",
+           {3e38F, -3e38F, 0, -3e38F, 3e38F, 3e38F}, 3, {1, 1},
+           "not finite where two scores differ by more than the largest float: subtract them "
+           "in double"),
        given_rows(
            "equal scores of any size",
            {1e12F, 1e12F, 1e12F, 1e30F, 1e30F, 1e30F, -3e38F, -3e38F, -3e38F, 1e15F, 1e15F, -1e15F},

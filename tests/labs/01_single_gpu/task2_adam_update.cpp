@@ -46,7 +46,7 @@ struct Update {
 enum class Wrong {
   kNothing, kNoCorrections, kNoCorrection1, kNoCorrection2, kNextStep, kLastStep, kOwnCount,
   kOtherEpsilon, kEpsilonInRoot, kEpsilonEarly, kEpsilonAsFloor, kTinySkipped, kZeroSkipped,
-  kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient, kOldMoments,
+  kRestedSkipped, kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient, kOldMoments,
   kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly, kWeightDecay,
   kUphill
 };
@@ -72,6 +72,8 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kTinySkipped, "weights with tiny gradients are left alone: every weight moves"},
     {Wrong::kZeroSkipped,
      "elements whose gradient is 0 are skipped: moments decay, and weights move on"},
+    {Wrong::kRestedSkipped,
+     "elements without gradient and first moment are skipped: the second moment decays, too"},
     {Wrong::kNoRoot, "the square root of the second moment is missing"},
     {Wrong::kNoSquare, "the second moment is a mean of gradients: it should be of their squares"},
     {Wrong::kMagnitude, "the second moment is a mean of magnitudes: it should be of the squares"},
@@ -155,7 +157,8 @@ Moved moved_by(const Update& u, Wrong wrong) {
       m /= c1;
       v /= c2;
     }
-    const bool skipped = is(Wrong::kZeroSkipped) && g == 0;
+    const bool skipped =
+        g == 0 && (is(Wrong::kZeroSkipped) || (is(Wrong::kRestedSkipped) && old.m == 0));
     moved.displacement.push_back(skipped ? 0 : change);
     moved.m.push_back(skipped ? old.m : m);
     moved.v.push_back(skipped ? old.v : v);

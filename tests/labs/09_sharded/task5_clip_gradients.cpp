@@ -123,6 +123,15 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
   double all = 0;
   for (const Parcel& input : inputs) all += squares(input);
   const double norm = std::sqrt(all);
+  if (!std::isfinite(norm)) {
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (std::isfinite(ranks[r].number("norm")))
+        stop(
+            fmt::format("rank {}: the norm that clip_gradients returns is {:.4g}, although a "
+                        "gradient of the model is infinite: the norm is not finite then",
+                        r, ranks[r].number("norm")));
+    return;
+  }
   lab::grading::expect_on_every_rank(lab::grading::numbers_of(ranks, "norm"), [&](size_t rank) {
     return lab::grading::Expected{
         .what = "the norm that clip_gradients returns",
@@ -193,10 +202,11 @@ TEST(Task5, TheNormOfAllShards) {
     std::vector<lab::grading::Call> calls;
     std::vector<double> max_norms;
     // Norms far above, just above and just below the limit, far below, tiny, of one rank only,
-    // short ones that are still too long, one whose square is no float, and no limit at all.
-    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001, 1e20, 1};
-    const double limits[] = {0.3, 0.999, 1.001, 100,   2,
-                             0.5, 1e-3,  0.25,  1e-20, kInfinity};  // times the norm
+    // short ones that are still too long, one whose square is no float, no limit at all, and
+    // gradients that are infinite.
+    const double scales[] = {1, 1, 1, 0.001, 1e-12, 1, 1000, 0.001, 1e20, 1, kInfinity};
+    const double limits[] = {0.3,  0.999, 1.001, 100,       2, 0.5,
+                             1e-3, 0.25,  1e-20, kInfinity, 1};  // times the norm
     for (size_t k = 0; k < std::size(scales); ++k) {
       lab::grading::Call call{.scenario = "clip", .inputs = std::vector<Parcel>(n)};
       double all = 0;
@@ -208,7 +218,7 @@ TEST(Task5, TheNormOfAllShards) {
                                                                   seed + 100 * k + 10 * r + p));
         all += squares(call.inputs[r]);
       }
-      max_norms.push_back(limits[k] * std::sqrt(all));
+      max_norms.push_back(std::isfinite(all) ? limits[k] * std::sqrt(all) : 1);
       for (Parcel& input : call.inputs) input.set("max_norm", max_norms.back());
       call.name = fmt::format("{} ranks, norm {:.3g}", n, std::sqrt(all));
       calls.push_back(call);
