@@ -118,7 +118,7 @@ report_gpu() {
   if [[ -n $nccl ]]; then
     found NCCL "$nccl"
   else
-    optional NCCL "not found; if you have several GPUs, package libnccl-dev of NVIDIA's repository"
+    optional NCCL "not found; if you have several GPUs, install libnccl-dev from NVIDIA's repository"
   fi
   if [[ -x $build/bin/devices ]]; then
     found "--device auto" "$("$build/bin/devices" 2>&1)"
@@ -144,7 +144,7 @@ report_gpu
 report_extras
 echo
 if ((needed_missing)); then
-  echo "Something is missing: ./workbook setup installs whatever comes from packages."
+  echo "Something is missing: see above. ./workbook setup installs missing packages."
   exit 1
 fi
 echo "Everything the labs need is here."

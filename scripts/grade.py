@@ -178,7 +178,7 @@ def parsed():
     parser.add_argument("--no-sandbox", action="store_true", help="without bubblewrap: with limits only")
     options = parser.parse_args()
     if options.jobs < 1 or options.seed < 1:
-        parser.error("--jobs and --seed are at least 1")
+        parser.error("--jobs and --seed must be at least 1")
     return options
 
 

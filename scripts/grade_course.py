@@ -99,14 +99,14 @@ class Reader:
     def table(self, table, key):
         value = table.get(key, {})
         if not isinstance(value, dict):
-            raise GradeError(f"{self.file}: {key} is a table, such as [{key}]")
+            raise GradeError(f"{self.file}: {key} must be a table, such as [{key}]")
         return value
 
     def number(self, table, key, default):
         value = table.get(key, default)
         if value is not default and (isinstance(value, bool) or not isinstance(value, (int, float)) or
                                      not 0 <= value < math.inf):
-            raise GradeError(f"{self.file}: {key} = {printable(value)} is no number from 0 on")
+            raise GradeError(f"{self.file}: {key} = {printable(value)} must be a number, 0 or more")
         return value
 
     def time(self, table, place):

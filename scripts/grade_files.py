@@ -93,7 +93,7 @@ def entries(path):
     elif not path.is_file():
         raise Refused(f"{printable(path)}: there is no such folder or archive")
     elif not path.name.lower().endswith(ARCHIVES):
-        raise Refused(f"{printable(path.name)} is no folder, .zip or .tar.gz")
+        raise Refused(f"{printable(path.name)} is not a folder, .zip or .tar.gz")
     elif path.name.lower().endswith(".zip"):
         yield from zip_entries(path)
     else:
@@ -124,7 +124,7 @@ def read_regular(file):
         raise Refused(f"{printable(file.name)} cannot be read: {error.strerror}") from None
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Refused(f"{printable(file.name)} is no regular file")
+            raise Refused(f"{printable(file.name)} is not a regular file")
         return stream.read(LARGEST + 1)
 
 
@@ -142,7 +142,7 @@ def zip_entries(path):
                     # Some programs of Windows write backslashes.
                     yield member.filename.replace("\\", "/"), lambda member=member: guarded(path, lambda: read(archive, member))
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise Refused(f"{printable(path.name)} is no readable zip archive: {printable(error)}") from None
+        raise Refused(f"{printable(path.name)} is not a readable zip archive: {printable(error)}") from None
 
 
 def guarded(path, read):
@@ -182,7 +182,7 @@ def tar_entries(path):
                 if not member.isdir():
                     yield member.name, lambda member=member: guarded(path, lambda: read(archive, member))
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise Refused(f"{printable(path.name)} is no readable .tar.gz archive: {printable(error)}") from None
+        raise Refused(f"{printable(path.name)} is not a readable .tar.gz archive: {printable(error)}") from None
     except Exception as error:  # pylint: disable=broad-except
         if isinstance(error, Refused):
             raise

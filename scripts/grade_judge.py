@@ -123,7 +123,7 @@ class Grader:
             with self.lock:
                 self.solutions[key] = works
         if works:
-            return False, f"the test could not run with this file, twice, but with the solution: {outcome[1]}"
+            return False, f"the test failed to run with this file, twice, though it runs with the solution: {outcome[1]}"
         return outcome
 
     def verdict(self, sandbox, work, lab, task, name):

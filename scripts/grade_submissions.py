@@ -101,6 +101,6 @@ def rows(file):
             try:
                 found[-1].submitted = datetime.fromisoformat(text).astimezone()
             except ValueError:
-                raise GradeError(f"{file}: row {number}: '{printable(text)}' is no time "
+                raise GradeError(f"{file}: row {number}: '{printable(text)}' is not a time "
                                  "such as 2026-10-16T23:59:00+02:00") from None
     return found

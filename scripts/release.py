@@ -455,7 +455,7 @@ def update(book, build, folder, named, given, classroom):
     given = sorted({*given, *old_given})
     gone = [lab for lab in old_labs if lab not in labs]
     if gone:
-        raise ReleaseError(f"{described(gone)} cannot be taken back: --labs names all labs, old and new")
+        raise ReleaseError(f"{described(gone)} cannot be taken back: --labs must name all labs, old and new")
     if classroom or tested:
         tested = named or tested or labs
     files, manifest = contents(book, build, labs, given, tested)

@@ -23,7 +23,7 @@ import textwrap
 
 TOLERANCE = 0.1
 HOW = {"computed": "computed", "measured": "measured on another machine"}
-WHY_LATER = "why: in the answers of the lab's solution, which your course hands out"
+WHY_LATER = "why: in the lab's solution, once your course hands it out"
 
 
 class Problem(Exception):
@@ -88,7 +88,7 @@ def read_predictions(root, folder):
         if answer is not None and not is_number(answer):
             written = textwrap.shorten(json.dumps(answer, ensure_ascii=False), 40, placeholder="…")
             raise Problem(f"{name}{line_of(root, name, identifier)}: the answer of {identifier} is {written}, "
-                          "which is no number: write it like 41.3, without quotes and unit, or null for none yet")
+                          "which is not a number: write it like 41.3, without quotes and unit, or null for none yet")
     return entries
 
 

@@ -105,13 +105,13 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--force", action="store_true", help="also files that were not tested as they are now")
+    parser.add_argument("--force", action="store_true", help="even files that changed since their last test")
     options = parser.parse_args()
     files = sorted(set(options.files))
     about = described(options.root, options.build, files, options.force)
     out = options.out or options.root / f"submission-{'-'.join(map(number_of, files))}.tar.gz"
     if not out.name.endswith((".tar.gz", ".tgz")):
-        raise Problem(f"--out {out}: the archive's name ends in .tar.gz")
+        raise Problem(f"--out {out}: the archive's name must end in .tar.gz")
     contents = {file: (options.root / file).read_bytes() for file in files}
     if not out.parent.is_dir():
         raise Problem(f"--out {out}: there is no folder {out.parent}")

@@ -210,11 +210,11 @@ class Watch:
     def draw(self):
         doing = " · building" if "build" in self.running else " · testing" if self.running else ""
         when = time.strftime("%H:%M:%S", time.localtime(self.tested[0] / 1e9)) if self.tested else ""
-        shown = f" · shown after {self.seconds:.1f} s" if self.seconds else ""
+        shown = f" · result after {self.seconds:.1f} s" if self.seconds else ""
         head = self.colour("1", f"lab {self.number}") + f" · {self.file.name} · saved {when}{shown}{doing}"
         task = self.failing()
         hint = f"h hint (./workbook hint {self.short} {task}) · " if task else ""
-        foot = self.colour("2", f"{hint}Enter again · q quit")
+        foot = self.colour("2", f"{hint}Enter test again · q quit")
         height = shutil.get_terminal_size((100, 40)).lines
         body = (self.hints or self.message()).splitlines()
         room = max(6, height - 8)

@@ -22,7 +22,7 @@ double gradient_norm(const LlamaStage& stage) {
 
 double clip_gradients(LlamaStage& stage, double max_norm) {
   require(max_norm > 0.0,
-          "clip_gradients: the largest norm is {}, it must be positive; without a limit, do not "
+          "clip_gradients: max_norm is {}, it must be positive; without a limit, do not "
           "call it",
           max_norm);
   const double norm = gradient_norm(stage);

@@ -34,8 +34,8 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 ///     each row, and those whose next token is lab::kPadding) get a gradient of zero.
 /// `batch` [B, T]: the tokens that went in.
 /// `total_targets`: what the sum is divided by. In a training step: the number of targets of the
-///     whole step, over all its microbatches; 0 if it has none. Any number is a divisor, also
-///     one that is less than the targets of this microbatch.
+///     whole step, over all its microbatches; 0 if it has none. Any positive number may be
+///     passed, even one that is less than this microbatch's targets.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
 /// without targets. Accepted errors, beyond those of cross_entropy: 1e-5 of the value, however many

@@ -22,8 +22,8 @@
 namespace lab05 {
 
 // --- 5A · Schedules as data. Both functions return schedules without messages, only forwards and
-// backwards, for any number of stages and microbatches from 1 on, also for fewer microbatches than
-// stages.
+// backwards, for any number of stages and microbatches from 1 on, even for fewer microbatches
+// than stages.
 
 /// Task 1 · GPipe (Huang et al., 2019): every stage does all forwards, then all backwards, both in
 /// the order of the microbatches.
@@ -32,11 +32,11 @@ lab::Schedule gpipe(int stages, int microbatches);
 /// Task 2 · 1F1B, also called PipeDream-flush (Narayanan et al., 2021); one of DAPPLE's two
 /// variants (Fan et al., 2021).
 ///
-/// Warm-up: stage r of p begins with min(m, p-1-r) forwards, one for each stage downstream if there
-/// are as many microbatches. Steady state: one forward, then one backward, in turn. Cool-down: the
-/// remaining backwards. Forwards and backwards are each in the order of the microbatches. So stage
-/// r never has more than min(m, p-r) microbatches in flight. If all stages are equally fast and
-/// messages take no time, the makespan is GPipe's.
+/// Of p stages and m microbatches. Warm-up: stage r begins with min(m, p-1-r) forwards, one for
+/// each stage downstream if there are as many microbatches. Steady state: one forward, then one
+/// backward, in turn. Cool-down: the remaining backwards. Forwards and backwards are each in the
+/// order of the microbatches. So stage r never has more than min(m, p-r) microbatches in flight. If
+/// all stages are equally fast and messages take no time, the makespan is GPipe's.
 lab::Schedule one_f_one_b(int stages, int microbatches);
 
 // --- 5B · An executor, and a deadlock.
@@ -53,15 +53,15 @@ lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 /// divided by `total_targets`. It replaces the logits with their gradient.
 using lab::LossFunction;
 
-/// Task 4a · What one stage does in one wave: `actions`, one after the other. In this task no
-/// message is posted.
+/// Task 4a · What one stage does in one wave, that is, in one run of the schedule: `actions`, one
+/// after the other. In this task no message is posted.
 ///
 /// Works for every stage of a program (messages included) that lab::validate accepts, in whatever
-/// order its passes come. Microbatch k is microbatches[k], and number k of the stage's forward and
-/// backward. Messages about microbatch k have the tag k; an activation or gradient is [B, T, C],
-/// with microbatch k's own B and T, and C = stage.config().dim. A send that is not posted is done
-/// when the next action begins, as with `send`. A recv that is not posted begins in its place and
-/// is done when the pass that reads it begins, at the latest; the simplest way is `recv`.
+/// order its passes come. Microbatch k is microbatches[k], and k is its number in stage.forward and
+/// stage.backward. Messages about microbatch k have the tag k; an activation or gradient is [B, T,
+/// C], with microbatch k's own B and T, and C = stage.config().dim. A send that is not posted is
+/// done when the next action begins, as with `send`. A recv that is not posted begins in its place
+/// and is done when the pass that reads it begins, at the latest; the simplest way is `recv`.
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even
@@ -82,7 +82,8 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
 
 /// Task 5 · The passes of `plan`, in their order, with the same messages as in task 3. You choose
 /// where in a list each message stands, and whether it is posted, so that
-///   - for every valid `plan` the program is free of deadlocks, although a send that is not posted
+///   - for every `plan` that lab::validate accepts the program is free of deadlocks, although a
+///   send that is not posted
 ///     blocks until the other side has begun the recv;
 ///   - messages hold no stage up: lab::simulate gives the program the same makespan as `plan`, as
 ///     long as no message takes longer than the shortest of all passes on all stages;

@@ -94,8 +94,8 @@ using lab::LossFunction;
 /// during the backward pass.
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
-/// complete, so nothing may be sent until then: only during the last one are `ready`'s calls made,
-/// by `model.when_gradient_ready`, which is empty again when the step returns. A microbatch
+/// complete, so no gradient may be sent until then: only during the last one are `ready`'s calls
+/// made, by `model.when_gradient_ready`, which is empty again when the step returns. A microbatch
 /// without targets adds nothing: run its passes all the same, or leave it out. As in lab 01 a
 /// microbatch's backward pass comes before the forward pass of the next one. Gradients left over
 /// from before do not matter: the step sets them to 0 first. On a rank that runs no microbatch they

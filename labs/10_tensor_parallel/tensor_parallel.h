@@ -35,8 +35,8 @@ enum class Pass { kForward, kBackward };
 void copy_to_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 
 /// Task 1 · Leaves such a region. Forward: `x` is this rank's summand, on return the sum of all
-/// ranks. Backward: `x` is the gradient of the sum, the same on all ranks. It is also the gradient
-/// of each summand, so nothing happens.
+/// summands. Backward: `x` is the gradient of the sum, the same on all ranks. It is also the
+/// gradient of each summand, so nothing happens.
 void sum_over_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 
 /// Task 2 · A linear layer whose output is divided: y [N, out/n] = x [N, in] W^T, where
@@ -107,7 +107,8 @@ void embed_forward(std::span<const int32_t> tokens, const lab::Weight& table,
 void embed_backward(std::span<const int32_t> tokens, const lab::Tensor& dy,
                     const lab::Weight& table, const lab::Range& vocabulary);
 
-/// Task 5 · Lab 01's causal_lm_loss, where no rank of several ever holds a whole row of logits.
+/// Task 5 · Lab 01's causal_lm_loss, computed without any rank holding a whole row of logits
+/// (unless it is alone).
 ///
 /// `logits` [B, T, V/n]: this rank's columns, of the tokens of `vocabulary`; on return their
 /// gradient. Targets, padding, `total_targets` (which may be 0) and the accuracy (1e-5, also for

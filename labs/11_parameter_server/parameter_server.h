@@ -105,10 +105,10 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 ///
 /// `count` different ones of 0 ... clients - 1, drawn at random; all of them if count is larger;
 /// none if either number is 0.
-/// `seed` and `round` are below 2^32, as std::seed_seq takes no more of a number.
+/// `seed` and `round` are below 2^32, because std::seed_seq uses no more than 32 bits of a number.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
 /// clients is as likely as any other. Two seeds give different sequences of sets. Nor may one
-/// sequence be the other any number of rounds later, as with a generator made of `seed + round`.
+/// sequence be another one, shifted by some rounds, as with a generator made of `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.

@@ -81,8 +81,7 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) 
 
 // Task 4
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& pipeline) {
-  lab::require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive",
-               max_norm);
+  lab::require(max_norm > 0.0, "clip_gradients: max_norm is {}, it must be positive", max_norm);
   double own_squares = 0.0;
   for (const double squares : lab::gradient_squares(stage)) own_squares += squares;
   const double norm = std::sqrt(lab::sum_over(pipeline, own_squares));

@@ -26,7 +26,8 @@ bool holds(std::span<const int64_t> sequences, int64_t sequence) {
 std::string origin(const Epoch& e, int64_t sequence) {
   if (sequence >= 0 && sequence < std::ssize(e.order))
     return fmt::format(
-        "shard returns the sequences that stand at the {}'s positions of order, not the positions",
+        "these are positions in order; shard must return the sequences at the {}'s positions, "
+        "order[p] and not p",
         e.reader);
   const auto is_narrowed = [&](int64_t own) { return static_cast<int32_t>(own) == sequence; };
   if (std::ranges::any_of(e.order, is_narrowed))
@@ -76,8 +77,8 @@ std::string overlap(const Epoch& e) {
   if (twice == 0) return "";
   if (skips_and_reads_the_rest(e))
     return fmt::format(
-        "every {} skips some sequences and reads all others: a constant skip is no partition, the "
-        "shards overlap ({})",
+        "every {} skips some sequences and reads all others: a constant skip does not partition "
+        "the epoch, the shards overlap ({})",
         e.reader, first);
   return fmt::format("the shards are not disjoint: {}{}", first,
                      twice > 1 ? fmt::format("; in all, {} are read again", twice) : "");
@@ -104,7 +105,8 @@ std::string wrong_rest(const Epoch& e) {
     if (std::ranges::none_of(e.shares,
                              [&](const Sequences& own) { return holds(own, e.order[i]); }))
       return fmt::format(
-          "no {} reads sequence {} at position {} of the order: left out are the last {} only (the "
+          "no {} reads sequence {} at position {} of the order: only the last {} may be left out "
+          "(the "
           "remainder of order.size() divided by the number of {}s), so that every epoch leaves out "
           "others",
           e.reader, e.order[i], i, e.order.size() % e.shares.size(), e.reader);

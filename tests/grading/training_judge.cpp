@@ -41,7 +41,7 @@ void expect_one_update(const TrainingStep& s, size_t rank) {
                     s.who(rank), updates));
   expect(s.result.number(s.entry("rate")),
          {.what = fmt::format("{}the learning rate that optimizer.step was given, which should be "
-                              "that of the step as it is",
+                              "train_step's own, unchanged",
                               s.who(rank)),
           .values = {double{s.training.rate(s.step)}},
           .tolerance = {1e-8}});

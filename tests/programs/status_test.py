@@ -204,7 +204,7 @@ class Status(unittest.TestCase):
         shutil.rmtree(self.root / "solutions")
         shown = self.status("2")
         self.assertIn("computed: 55.1 MB", shown)
-        self.assertEqual(shown.count("which your course hands out"), 1)
+        self.assertEqual(shown.count("once your course hands it out"), 1)
         self.verdict("20/100 points")
         self.assertNotIn("computed", self.status("2"))
 

@@ -104,7 +104,7 @@ class Loop(unittest.TestCase):
 
     def test_refusals(self):
         for words, why, code in ((["submit"], "which labs", 2), (["submit", "0"], "lab 00 has no points", 1),
-                                 (["submit", "2", "--out", "mine.zip"], "ends in .tar.gz", 1),
+                                 (["submit", "2", "--out", "mine.zip"], "must end in .tar.gz", 1),
                                  (["submit", "2", "--fast"], "unknown option --fast", 2),
                                  (["diff"], "which lab", 2), (["compare"], "which lab", 2),
                                  (["compare", "0"], "no training step", 1), (["compare", "1cuda"], "no training step", 1),

@@ -15,7 +15,8 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   add("--ranks", options.ranks, "N",
       "start N ranks on this machine and watch over them; with --nnodes: N on all hosts together")
       .within(1, kMaxWorldSize);
-  add("--nnodes", options.nnodes, "N", "hosts, each with a command like this and as many ranks")
+  add("--nnodes", options.nnodes, "N",
+      "number of hosts; run this command on each of them; ranks are divided equally")
       .within(1, kMaxWorldSize);
   add("--node-rank", options.node_rank, "N", "which of them this host is, from 0")
       .within(0, kMaxWorldSize - 1);
@@ -31,8 +32,8 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
   add("--store", options.store, "FOLDER",
       "new folder that all ranks see, instead of --master-addr and --master-port");
   add("--bind", options.interface_addr, "ADDRESS",
-      "of this machine, as other ranks reach it; default: 127.0.0.1, or the one towards "
-      "--master-addr");
+      "address of this machine at which other ranks reach it; default: 127.0.0.1, or the one "
+      "towards --master-addr");
   add("--timeout", options.timeout_s, "SECONDS", "longest wait for other ranks").shows_default();
   line.group("");
 }

@@ -26,8 +26,8 @@ int largest_divisor(int number, int limit) {
 void settle_shards(RunPlan& plan, int ranks, bool resumed) {
   if (plan.pp > 1 || plan.tp > 1)
     throw UsageError(fmt::format(
-        "--shard {} with --{}: only replicas of a whole model can hold it in shards; say --pp 1 "
-        "--tp 1, and with --dp how many they are, or --shard 0",
+        "--shard {} with --{}: only replicas of a whole model can hold it in shards; use --pp 1 "
+        "--tp 1 and give their number with --dp, or use --shard 0",
         plan.shard, plan.pp > 1 ? fmt::format("pp {}", plan.pp) : fmt::format("tp {}", plan.tp)));
   plan.pp = plan.tp = 1;
   if (ranks > 0 && (plan.dp == 0 || resumed)) plan.dp = ranks;
@@ -110,7 +110,8 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
     }
     if (division == Division::kTrainer)
       line.add("--shard", plan.shard, "STAGE",
-               "replicas hold the model in shards (lab 09). 1: the optimizer's state; 2: and "
+               "replicas hold the model in shards (lab 09). 0: no shards; 1: the optimizer's "
+               "state; 2: and "
                "gradients; 3: and weights; on six ranks unless --dp or --ranks says otherwise")
           .within(0, 3)
           .shows_default()
@@ -175,7 +176,7 @@ void settle_ranks(RunPlan& plan, int64_t resumed) {
         plan.microbatches, kMaxMicrobatches));
   const int64_t per_pipeline = int64_t{plan.microbatches} * plan.waves;
   if (resumed == 0 && plan.accumulate != 1 && plan.accumulate != per_pipeline)
-    throw UsageError("--accumulate: here it is --microbatches times --waves; say these");
+    throw UsageError("--accumulate: here it is --microbatches times --waves; use these");
   plan.accumulate = per_pipeline;
 }
 

@@ -184,7 +184,7 @@ std::vector<Mistake> gradient_mistakes(const Rows& rows, size_t n, const Softmax
   std::vector<Mistake> mistakes = {
       {Numbers(rows.row(n).begin(), rows.row(n).end()),
        "the gradient: the logits were left as they came in; on return they must hold "
-       "scale * (softmax - onehot), also where that is 0"}};
+       "scale * (softmax - onehot), even where that is 0"}};
   for (const auto& [message, value] : formulas)
     mistakes.push_back({per_score(rows, n, softmax, value), "the gradient" + message});
   return mistakes;

@@ -81,10 +81,11 @@ std::vector<Weighing> weighings(const StepParts& all, size_t /*replica*/) {
       {"divided by the targets of the microbatches so far: count those of the whole step before "
        "the first call of loss",
        [=](const MicrobatchPart& b) { return divided(so_far(b.number)); }},
-      {"what loss returned, divided by all targets already, is weighed by the microbatch's share "
+      {"what loss returned, divided by all targets already, is weighted by the microbatch's share "
        "of them once more",
        [=](const MicrobatchPart& b) { return b.targets * divided(total * total); }},
-      {"nothing from the first microbatch without targets on: it is not the end of the step",
+      {"all microbatches from the first one without targets on are missing: it is not the end of "
+       "the step",
        [=](const MicrobatchPart& b) { return b.number < first_empty ? divided(total) : 0.0; }}};
 }
 

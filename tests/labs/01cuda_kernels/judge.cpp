@@ -156,7 +156,7 @@ void expect_numbers(Numbers got, const Expected& expected, const Options& option
 void expect_at_most(const Parcel& result, const std::string& count, double limit,
                     const std::string& lesson) {
   if (!result.has(count) || result.number(count) <= limit) return;
-  stop(fmt::format("{} {}; expected are at most {}", lesson, result.number(count), limit));
+  stop(fmt::format("{} {}; at most {} are allowed", lesson, result.number(count), limit));
 }
 
 void expect_shared_row(const Parcel& result, size_t columns) {
@@ -204,14 +204,13 @@ std::vector<RowPart> parts_of_row(size_t columns) {
                      [=](size_t c, size_t) { return c < limit; }});
   for (const size_t group : {2, 4, 8})
     for (const size_t rest : {0, 1})
-      parts.push_back(
-          {fmt::format("a loop in steps of {} columns per thread: of those that are left "
-                       "over at its end, {} in the result",
-                       group, rest == 0 ? "none is" : "only one is"),
-           [=](size_t c, size_t) {
-             const size_t own = (columns - 1 - c % kBlock) / kBlock + 1;
-             return c / kBlock < own / group * group + rest;
-           }});
+      parts.push_back({fmt::format("the loop takes {} columns per thread at a time: of those that "
+                                   "are left over at its end, {} in the result",
+                                   group, rest == 0 ? "none is" : "only one is"),
+                       [=](size_t c, size_t) {
+                         const size_t own = (columns - 1 - c % kBlock) / kBlock + 1;
+                         return c / kBlock < own / group * group + rest;
+                       }});
   return parts;
 }
 

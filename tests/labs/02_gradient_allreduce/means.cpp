@@ -62,10 +62,10 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
         fmt::format("{:.1f} times what is expected: summed over the ranks, and not averaged?", n));
   add([](size_t) { return 1.0; }, "the means of the ranks are added up: summed, and not averaged?");
   add([&](size_t) { return 1.0 / n; },
-      "a mean of means: a target on a rank with few targets counts more than one elsewhere; weigh "
+      "a mean of means: a target on a rank with few targets counts more than one elsewhere; weight "
       "each rank by its share of all targets");
   add([&](size_t r) { return targets[r] > 0 ? 1.0 / with_targets : 0.0; },
-      "a mean of means over the ranks that have targets: weigh each rank by its share of all "
+      "a mean of means over the ranks that have targets: weight each rank by its share of all "
       "targets");
   add([&](size_t r) { return targets[r]; },
       "a sum over all targets: divide by the number of targets of all ranks");

@@ -66,8 +66,7 @@ std::string explain(size_t r, const std::vector<Parcel>& ranks, const std::vecto
   if (is_multiple_of_sum(got, before, 1.0))
     return "its weights are the sum over all ranks; copy those of rank 0";
   if (is_multiple_of_sum(got, before, 1.0 / static_cast<double>(ranks.size())))
-    return "its weights are the mean over all ranks: a start from weights that nobody drew. Copy "
-           "those of rank 0";
+    return "its weights are the mean over all ranks, which no rank has drawn; copy those of rank 0";
   if (std::isfinite(before[0][0]) && !std::isfinite(got[0]) && !std::isfinite(before.back()[0]))
     return "the infinite weights of another rank have come into them: copy rank 0's, without "
            "adding 0 times the others";

@@ -51,8 +51,8 @@ void expect_traffic(const std::vector<Parcel>& ranks, size_t step) {
     for (const Operation& operation : sent) bytes += operation.bytes;
     if (bytes < weights * sizeof(float))
       stop(
-          fmt::format("rank {} has sent fewer bytes than it has gradients: every rank gives its "
-                      "own in every step\nrank {}: {}",
+          fmt::format("rank {} has sent fewer bytes than its gradients have: every rank must "
+                      "contribute its own in every step\nrank {}: {}",
                       rank, rank, in_words(sent)));
   }
 }

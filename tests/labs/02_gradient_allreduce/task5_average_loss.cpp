@@ -35,9 +35,9 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
       if (operation.kind == lab::OpKind::kAllReduce) reduced += operation.bytes;
     }
     if (sent.size() > 2 || bytes > 4 * sizeof(double) || reduced > 2 * sizeof(float))
-      lab::grading::stop(
-          fmt::format("the loss is right, but a message of a number or two is enough\nrank {}: {}",
-                      rank, in_words(sent)));
+      lab::grading::stop(fmt::format(
+          "the loss is right, but this rank sends too much: two numbers are enough\nrank {}: {}",
+          rank, in_words(sent)));
   }
 }
 

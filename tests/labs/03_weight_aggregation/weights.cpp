@@ -80,7 +80,7 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
       "averaged twice: every rank's weights are multiplied by its share two times");
   if (std::ranges::count(share, 0.0) > 0)
     add([&](size_t r) { return share[r] > 0 ? share[r] : 1.0; },
-        "a rank whose share is 0 adds its whole weights: multiply them by its share, also by 0");
+        "a rank whose share is 0 adds its whole weights: multiply them by its share, even by 0");
   for (size_t q = 0; q < w.ranks(); ++q) {
     add([=](size_t r) { return r == q ? 1.0 : 0.0; },
         fmt::format("all ranks have rank {}'s weights: a broadcast copies, it does not average",

@@ -115,8 +115,7 @@ LAB_GIVEN void backward(LlamaStage& stage, const TokenBatch& batch, const Tensor
 namespace given_4 {
 
 LAB_GIVEN double clip_gradients(const LlamaStage& stage, double max_norm, ProcessGroup& pipeline) {
-  lab::require(max_norm > 0.0, "clip_gradients: the largest norm is {}, it must be positive",
-               max_norm);
+  lab::require(max_norm > 0.0, "clip_gradients: max_norm is {}, it must be positive", max_norm);
   const double own_norm = lab::gradient_norm(stage);
   const double norm = std::sqrt(lab::sum_over(pipeline, own_norm * own_norm));
   if (norm > max_norm) lab::scale(stage.gradients(), static_cast<float>(max_norm / norm));

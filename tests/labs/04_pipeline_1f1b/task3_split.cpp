@@ -130,14 +130,15 @@ std::string why_slow(const SplitCase& c, const Counts& counts) {
     return "the layers are not divided evenly among the stages without the head: two of them "
            "differ by more than one layer";
   const bool too_many = static_cast<double>(counts.back()) + c.head_cost > best_cost;
-  return (too_many ? "the last stage has too many layers: it also has the head to compute"
-                   : "the last stage has too few layers: the others have them") +
+  return (too_many
+              ? "the last stage has too many layers: it also has the head to compute"
+              : "the last stage has too few layers: with more, it would still not be the slowest") +
          hint;
 }
 
 std::string problem(const SplitCase& c, const std::vector<StageSpan>& spans) {
   if (static_cast<int>(spans.size()) != c.stages)
-    return fmt::format("returns {} spans; one per stage are {}", spans.size(), c.stages);
+    return fmt::format("returns {} spans; there must be one per stage, {}", spans.size(), c.stages);
   if (std::string form = problem_of_layers(c, spans); !form.empty()) return form;
   if (std::string flags = problem_of_flags(spans); !flags.empty()) return flags;
   Counts counts;

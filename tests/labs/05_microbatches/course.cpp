@@ -121,7 +121,7 @@ std::string wrong_messages(int rank, int first_rank, std::vector<Message> got,
     return fmt::format(
         "rank {} {} {} messages {}, its actions have {}{}", rank, verb, some.size(), way,
         wanted.size(),
-        some.size() < wanted.size() ? ": every action is done, whatever the targets are" : "");
+        some.size() < wanted.size() ? ": every action must be done, whatever the targets are" : "");
   if (tags_in_words(some) != tags_in_words(wanted))
     return fmt::format(
         "rank {} {} {} with the tags {}; the microbatches are {}: the tag of a message is its "
@@ -161,13 +161,13 @@ std::string wrong_order(const Course& c) {
           next == wanted.size() ? "nothing more" : to_string(wanted[next]),
           is_send(action->kind)
               ? "the tag of a message is its microbatch, and a send begins in its place"
-              : "is every pass done in its place? Microbatch k is number k of the stage's forward "
-                "and backward, and a send that comes before a pass begins before it",
+              : "is every pass done in its place? Microbatch k has number k in stage.forward and "
+                "stage.backward, and a send that comes before a pass begins before it",
           in_words(c.actions));
     ++next;
   }
   if (next < wanted.size())
-    return fmt::format("rank {} never does {}: every action is done, whatever the targets are",
+    return fmt::format("rank {} never does {}: every action must be done, whatever the targets are",
                        c.rank(), to_string(wanted[next]));
   return "";
 }
@@ -234,7 +234,7 @@ class Standstill {
     if (waiting_ == nullptr)
       return c_.returned && next_ < begun_.size()
                  ? fmt::format(
-                       "rank {} has returned without {}: every action of its list is done, "
+                       "rank {} has returned without {}: every action of its list must be done, "
                        "whatever the targets and total_targets are",
                        c_.rank(), name(next_))
                  : "";
@@ -245,8 +245,8 @@ class Standstill {
     const size_t place = action ? place_of(c_.actions, *action) : begun_.size();
     if (place == begun_.size())
       return fmt::format(
-          "rank {} waits in {}, which none of its actions is: the tag of a message "
-          "is its microbatch, a neighbor its peer",
+          "rank {} waits in {}, which is none of its actions: the tag must be the microbatch, and "
+          "the peer a neighbouring stage",
           c_.rank(), lab::grading::in_words({*waiting_}));
     return is_send(action->kind) ? fault_of_send(place) : fault_of_recv(place);
   }

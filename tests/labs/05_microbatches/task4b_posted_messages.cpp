@@ -54,8 +54,8 @@ std::vector<Wave> posted_waves(int stages) {
       "right with blocking sends, wrong with posted ones: a tensor changes before its data has "
       "arrived on the other side";
   return {with_hint(draw_wave("GPipe, recvs posted", posted_recvs(size), alike, 410),
-                    "a pass reads what a posted recv brings before somebody has waited for it (if "
-                    "task 4a passes)"),
+                    "a pass reads what a posted recv brings before anything has waited for it (if "
+                    "task 4a fails too, mend that first)"),
           with_hint(draw_wave("GPipe, sends posted", with_messages_beside(gpipe_plan(size), true),
                               alike, 410),
                     under_way),

@@ -349,8 +349,8 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
       const Parcel refusals = ranks[rank].part("refusals");
       const std::string how = refusals.text("refusal.0");
       const std::string why = fmt::format(
-          "rank {}: {} not whole waves of the schedule's {}, at least one: "
-          "train_step must throw lab::Error (lab::require) before anything is done, on every rank",
+          "rank {}: {} not a whole number of waves of {}, at least one: train_step must throw "
+          "lab::Error (lab::require) before anything is done, on every rank",
           rank, counts[k] == 1 ? "1 microbatch is" : fmt::format("{} microbatches are", counts[k]),
           m);
       if (how != "lab::Error")

@@ -104,10 +104,12 @@ std::vector<MixUp> mix_ups() {
                   "own microbatch",
        .activation = Pick::kOldest,
        .gradient = Pick::kOldest},
-      {.message = backward + ", on the last stage too: the last one's for the first",
+      {.message = backward +
+                  ", in reverse order, the last microbatch's for the first, on the last stage too",
        .logits = Pick::kReversed,
        .gradient = Pick::kReversed},
-      {.message = backward + " on the last stage: the last one's for the first",
+      {.message =
+           backward + " on the last stage, in reverse order: the last microbatch's for the first",
        .logits = Pick::kReversed},
   };
   const std::vector<std::pair<Pick, std::string>> picks = {

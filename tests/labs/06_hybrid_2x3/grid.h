@@ -59,7 +59,7 @@ inline void expect_refusal(const std::string& what, const Parcel& result, std::s
   if (const auto sent = operations_of(result.part("sent")); !sent.empty())
     done = fmt::format("called {}", lab::op_name(sent[0].kind));
   if (!done.empty())
-    stop(fmt::format("{} must throw lab::Error before anything is done, and has {}", what, done));
+    stop(fmt::format("{} must throw lab::Error before it does anything, but has {}", what, done));
   const std::string& refusal = result.text("refusal");
   if (refusal == "lab::Error") return;
   stop(fmt::format("{} must throw lab::Error (lab::require), and {}", what,

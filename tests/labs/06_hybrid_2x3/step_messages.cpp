@@ -88,9 +88,9 @@ int64_t expect_in_pipeline(const Sent& s, const std::vector<Operation>& got) {
   if (here != right.end())
     stop(
         fmt::format("{}: the numbers are right, but the messages in the pipeline are not those of "
-                    "the schedule, once for each of the {} waves\nnext should be a {}, after {} "
-                    "operations; there is {}",
-                    s.who(), s.waves(), in_words({*here}), here - right.begin(),
+                    "the schedule, once for each of the {} waves\nafter {} operations the next one "
+                    "should be a {}; it is {}",
+                    s.who(), s.waves(), here - right.begin(), in_words({*here}),
                     others.empty() ? "none" : in_words({others[0]})));
   const bool clips = s.c.training.max_norm > 0 && s.c.training.stages() > 1;
   const auto is_of_clipping = [](const Operation& o) {
@@ -101,14 +101,14 @@ int64_t expect_in_pipeline(const Sent& s, const std::vector<Operation>& got) {
   if (only_clips && others.size() > 1)
     stop(
         fmt::format("{}: the numbers are right, but lab04::clip_gradients is called {} times in a "
-                    "step: gradients that are clipped need it no more",
+                    "step; once is enough",
                     s.who(), others.size()));
   if (!others.empty() && !one_sum)
     stop(fmt::format(
-        "{}: the numbers are right, but in addition to the messages of the schedule it takes {} in "
+        "{}: the numbers are right, but in addition to the messages of the schedule it calls {} in "
         "its pipeline{}",
         s.who(), in_words(others),
-        clips ? ": lab04::clip_gradients takes one all_gather of 8 bytes"
+        clips ? ": only the all_gather of 8 bytes of lab04::clip_gradients belongs there"
               : ": a step that does not clip sends nothing else there"));
   return right.empty() ? 0 : got[right.size() - 1].id;
 }
@@ -134,7 +134,7 @@ int64_t expect_among_replicas(const Sent& s, const std::vector<Operation>& got) 
                       s.who(), in_words({operation}), bytes));
     } else {
       stop(
-          fmt::format("{}: the numbers are right, but it takes {}: apart from total_targets there "
+          fmt::format("{}: the numbers are right, but it calls {}: apart from total_targets there "
                       "is a single all_reduce, of stage.gradients(). Neither weights nor the state "
                       "of the optimizer need a message",
                       s.who(), in_words({operation})));
@@ -177,8 +177,8 @@ void expect_messages(const Sent& s) {
       column.push_back(operation);
     } else {
       stop(
-          fmt::format("{}: the numbers are right, but it takes {} in the group \"{}\": a step "
-                      "takes messages in mesh.pipeline and in mesh.replicas only",
+          fmt::format("{}: the numbers are right, but it calls {} in the group \"{}\": a step has "
+                      "messages in mesh.pipeline and in mesh.replicas only",
                       s.who(), in_words({operation}), operation.group));
     }
   }

@@ -133,7 +133,7 @@ void expect_splits(const Grid& g, const std::vector<Parcel>& ranks) {
     const auto is_split = [](const Operation& o) { return o.kind == lab::OpKind::kSplit; };
     if (sent.size() != 2 || !std::ranges::all_of(sent, is_split))
       stop(
-          fmt::format("{}: the groups are right, but make_mesh takes {}: two splits of the world "
+          fmt::format("{}: the groups are right, but make_mesh calls {}: two splits of the world "
                       "are all that is needed",
                       g.name(rank), in_words(sent)));
   }

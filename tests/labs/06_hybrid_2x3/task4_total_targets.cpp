@@ -82,7 +82,9 @@ std::vector<Mistake> mistakes(const TrainingCase& c, int pipeline) {
       {{until_empty}, "counting ends at a microbatch without targets: others may come after it"},
       {{of_last}, "those of the last microbatch of each pipeline alone: add up all of them"},
       {{of_first}, "those of the first microbatch times the number of microbatches: they differ"},
-      {{0.0}, "none: the last stage of a pipeline counts, stage.span().has_head"}};
+      {{0.0},
+       "0, although this is a last stage: every last stage (stage.span().has_head) counts its "
+       "targets"}};
   for (Mistake& mistake : mistakes) mistake.message = "the targets of the step: " + mistake.message;
   return mistakes;
 }
@@ -95,7 +97,7 @@ void expect_one_sum(const Grid& g, size_t rank, const Parcel& result) {
     if (sent.size() > 1 || lab::is_message(operation.kind) || operation.bytes > kMostBytes ||
         operation.bytes == 0 || operation.group != g.column(rank))
       stop(
-          fmt::format("{}: the number is right, but it takes {}: one sum of one number over "
+          fmt::format("{}: the number is right, but it calls {}: one sum of one number over "
                       "mesh.replicas is all that is needed",
                       g.name(rank), in_words(sent)));
 }

@@ -86,8 +86,8 @@ std::vector<Mistake> mistakes(const Case& c, const Inputs& inputs, size_t self) 
                    "combine?"});
   if (c.op != ReduceOp::kSum && c.function == "doubling_all_reduce")
     all.push_back({combined_after_sums(inputs, c.op),
-                   "the numbers of the surplus ranks were added, where the smallest or the largest "
-                   "was asked for"});
+                   "the guests' numbers (of ranks p and above) were added, where the smallest or "
+                   "the largest was asked for"});
   for (size_t missing = 0; missing < inputs.size() && inputs.size() > 2; ++missing) {
     Inputs others = inputs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(missing));

@@ -62,13 +62,13 @@ std::string mistake_in_doubling(const Question& q, double got) {
   const auto n = static_cast<unsigned>(q.ranks);
   const int p = static_cast<int>(std::bit_floor(n));
   const double fold = p < q.ranks ? on(3) - on(2) : 0;
-  if (equal(got, on(p))) return "without the two steps of the surplus ranks";
+  if (equal(got, on(p))) return "without the two steps of the guests, ranks p and above";
   if (equal(got, on(static_cast<int>(std::bit_ceil(n)))))
     return "as if n were rounded up to a power of two, where p is rounded down";
   if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
     return "as if there were log2(n) doublings, where there are log2(p)";
   if (equal(got, on(p) + fold - q.costs.gamma * static_cast<double>(q.elements)))
-    return "without the addition of the surplus ranks' numbers";
+    return "without the addition of the guests' numbers, those of ranks p and above";
   return "";
 }
 

@@ -114,14 +114,15 @@ Parcel run_assign(const Parcel& input) {
 void require_begun(const Reducer& reducer, int64_t targets) {
   std::vector<size_t> missing;
   for (const Bucket& bucket : reducer.buckets) missing.push_back(bucket.size());
-  lab::require(reducer.targets == targets, "begin leaves {} in targets: this rank has {}",
-               reducer.targets, targets);
+  lab::require(reducer.targets == targets,
+               "begin leaves {} in targets; it must be this rank's number, {}", reducer.targets,
+               targets);
   lab::require(reducer.is_ready == std::vector<bool>(reducer.gradients.size(), false),
-               "begin leaves something else in is_ready than that none of {} gradients is ready",
-               reducer.gradients.size());
-  lab::require(reducer.missing == missing,
-               "begin leaves [{}] in missing: it counts the gradients of each bucket, [{}]",
-               fmt::join(reducer.missing, ", "), fmt::join(missing, ", "));
+               "after begin, is_ready must be {} times false", reducer.gradients.size());
+  lab::require(
+      reducer.missing == missing,
+      "begin leaves [{}] in missing; it must be the number of gradients of each bucket, [{}]",
+      fmt::join(reducer.missing, ", "), fmt::join(missing, ", "));
   lab::require(reducer.flat.empty() && reducer.works.empty(),
                "begin leaves {} tensors in flat and {} in works: no bucket is posted yet",
                reducer.flat.size(), reducer.works.size());
@@ -134,8 +135,8 @@ void require_counted(const Reducer& reducer) {
     missing.push_back(static_cast<size_t>(
         std::ranges::count_if(bucket, [&](size_t p) { return !reducer.is_ready[p]; })));
   lab::require(reducer.missing == missing,
-               "ready leaves [{}] in missing: it counts the gradients of each bucket that are not "
-               "ready yet, [{}]",
+               "ready leaves [{}] in missing; it must be the number of gradients of each bucket "
+               "that are not ready yet, [{}]",
                fmt::join(reducer.missing, ", "), fmt::join(missing, ", "));
 }
 
@@ -163,8 +164,10 @@ Parcel run_steps(const Parcel& input, ProcessGroup& world) {
       const double start = time_of(world);
       call();
       posted += posted_by(world) - before;
-      lab::require(!input.has("timed") || time_of(world) == start,
-                   "{} waited for the network: it posts and returns, and finish waits", function);
+      lab::require(
+          !input.has("timed") || time_of(world) == start,
+          "{} waited for the network; it must post and return, and leave the waiting to finish",
+          function);
     };
     const std::vector<double> order = input.numbers(entry("order"));
 
@@ -187,8 +190,8 @@ Parcel run_steps(const Parcel& input, ProcessGroup& world) {
         for (size_t twice : {p, static_cast<size_t>(order[0])})
           count_posts("ready", [&] {
             lab::require(!error_of("ready", [&] { ready(reducer, twice); }).empty(),
-                         "ready accepts a gradient that was ready already in this step: it throws "
-                         "lab::Error (parameter {})",
+                         "ready accepts a gradient that was ready already in this step; it must "
+                         "throw lab::Error (parameter {})",
                          twice);
           });
       posts.push_back(posted);

@@ -211,8 +211,8 @@ void expect_steps(const std::vector<StepsCase>& cases, Wires wires, const std::s
     options.explain = [&](size_t k, const std::vector<Parcel>& ranks,
                           const std::string& diagnosis) {
       if (given == "2" && !job[k].is_complete(0, 0))
-        return "finish waits for messages, or sends some, although a gradient was never ready: it "
-               "throws lab::Error on every rank, with or without targets\n" +
+        return "finish waits for messages, or sends some, although a gradient was never ready; it "
+               "must throw lab::Error on every rank, with or without targets\n" +
                diagnosis;
       return explain_deadlock(job[k], ranks, diagnosis);
     };

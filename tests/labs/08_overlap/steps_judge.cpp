@@ -87,13 +87,13 @@ void expect_posts_of_step(const StepsCase& c, const Parcel& rank, size_t r, size
   }
   if (rank.numbers(fmt::format("posted_in_all.{}", s))[0] != posted.back())
     stop(
-        fmt::format("finish has sent something: it waits for what was posted\nrank {}, "
+        fmt::format("finish has sent something; it must only wait for what was posted\nrank {}, "
                     "step {}",
                     r, s + 1));
   if (const Numbers changed = rank.numbers(fmt::format("changed.{}", s)); !changed.empty())
     stop(fmt::format(
-        "begin or ready has changed gradients: they stay as they are until finish, and a bucket "
-        "travels as a copy, which belongs to the network\nrank {}, step {}: parameter {}",
+        "begin or ready has changed gradients; they must stay as they are until finish, and a "
+        "bucket travels as a copy, which belongs to the network\nrank {}, step {}: parameter {}",
         r, s + 1, fmt::join(changed, ", ")));
 }
 
@@ -210,7 +210,7 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
   own[rank] = 1;
   if (total == 0)
     return {{combined(step, own),
-             "no rank has a target: finish writes 0, whatever the gradients held"}};
+             "no rank has a target, so finish must write 0, whatever the gradients held"}};
   const auto n = static_cast<double>(c.ranks);
   const Numbers shares = shares_of(step);
   const Numbers right = combined(step, shares);

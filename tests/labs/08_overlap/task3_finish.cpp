@@ -27,8 +27,8 @@ void expect_refusal(const std::vector<size_t>& silent, bool has_targets = true) 
       const std::string error = ranks[r].text("error.0");
       if (error.empty())
         stop(
-            fmt::format("finish returns although the gradient of parameter {} was "
-                        "never ready: it throws lab::Error",
+            fmt::format("finish returns although the gradient of parameter {} was never ready; it "
+                        "must throw lab::Error",
                         silent[0]));
       const bool names = std::ranges::any_of(silent, [&](size_t p) {
         return std::regex_search(error, std::regex(fmt::format("\\b{}\\b", p)));

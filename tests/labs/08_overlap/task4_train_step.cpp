@@ -52,10 +52,13 @@ void expect_begin(const TrainingCase& c, const std::vector<std::string>& events,
   if (std::stol(begin->substr(6)) != targets)
     stop(fmt::format("begin is given {} targets; this rank's microbatches have {} in this step{}",
                      begin->substr(6), targets, where));
-  if (std::ranges::count_if(events, is_begin) > 1) stop("a step calls begin once" + where);
+  if (std::ranges::count_if(events, is_begin) > 1)
+    stop("train_step calls begin more than once in a step" + where);
   if (std::ranges::count(events, "finish") > 1)
-    stop("a step calls finish once: gradients that are means already would be divided again" +
-         where);
+    stop(
+        "train_step calls finish more than once in a step: gradients that are means already are "
+        "divided again" +
+        where);
   if (begin != events.begin())
     stop(
         "begin comes after a forward pass: the number of targets needs no gradient, so it can "
@@ -100,7 +103,10 @@ void expect_order(const TrainingCase& c, const Parcel& rank, size_t r, size_t st
     if (event.starts_with("ready:10:")) last_of_second_layer = std::stoul(event.substr(9));
   }
   if (passes_in_all > 0 && c.model.layers > 1 && last_of_second_layer == 0)
-    stop("no bucket was posted before the backward pass of the first layer began" + where);
+    stop(
+        "no bucket was posted before the backward pass of the first layer began, though gradients "
+        "of later layers were complete: call ready for each gradient as it becomes complete" +
+        where);
 }
 
 /// One all_reduce per bucket and one for the targets, however many microbatches there are.
@@ -115,7 +121,7 @@ void expect_traffic(const Parcel& rank, size_t r, size_t step) {
   for (const Operation& operation : sent) {
     if (operation.kind != lab::OpKind::kAllReduce)
       stop(
-          fmt::format("a step sends its gradients and the number of targets, and nothing else\n"
+          fmt::format("train_step sends something besides the gradients and the number of targets\n"
                       "rank {}, step {}: {} of {} bytes",
                       r, step + 1, lab::op_name(operation.kind), operation.bytes));
     bytes += operation.bytes;

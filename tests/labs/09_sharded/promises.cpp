@@ -82,16 +82,18 @@ void expect_memory(const TrainingCase& c, const Sizes& sizes, const Parcel& rank
   };
   check("weights", peak(MemoryKind::kWeights), limits.weights,
         sizes.stage == 3 ? "at most the part that is used and the next one are gathered"
-                         : "there is one copy of them");
+                         : "keep a single copy of them");
   check("gradients", peak(MemoryKind::kGradients), limits.gradients,
-        sizes.stage == 1 ? "there is one copy of them"
+        sizes.stage == 1 ? "keep a single copy of them"
                          : "only the part that the backward pass computes has one beside the "
                            "shards");
   check("the optimizer", peak(MemoryKind::kOptimizer), limits.optimizer,
         "only this rank's shards are updated here");
   check("copies", peak(MemoryKind::kScratch) + peak(MemoryKind::kCommunication), limits.scratch,
         "a copy of a shard is allowed, one of a part is not; reduce and gather in place");
-  check("all together", peaks[lab::kMemoryKinds], limits.together, "see the handout, 2.2");
+  check("all together", peaks[lab::kMemoryKinds], limits.together,
+        "each kind is within its limit, but not all of them at the same moment; is something freed "
+        "too late?");
   // What is in shards, and what passes gather, must be somewhere.
   const bool passes = !c.steps[step][0].empty();
   const double least = limits.together - limits.scratch;
@@ -162,7 +164,7 @@ std::string wrong_total(const TrainingCase& c, size_t step, size_t r, size_t mic
   const auto targets = [](const lab::TokenBatch& batch) { return batch.target_count(); };
   const auto& own = c.steps[step][r];
   const int64_t all = all_of(step, targets);
-  if (all == 0) return "where no rank has a target, the loss is given 0";
+  if (all == 0) return "no rank has a target, so the loss must be given 0";
   if (got == 1) return "the loss is given 1, not the targets of all ranks: what it leaves is a sum";
   if (got == sum_of(own, targets))
     return "each rank's loss is divided by its own targets: give it those of all ranks";

@@ -176,8 +176,8 @@ void open_gradient(Sharded& sharded, size_t part) {
   const std::string& name = sharded.model.part_name(part);
   lab::require(
       p.gradient.defined() && p.gradient.numel() == whole_size(p.size, sharded.world.size()),
-      "open_gradient leaves {} elements in `gradient` of {}, padded it has {}", p.gradient.numel(),
-      name, whole_size(p.size, sharded.world.size()));
+      "open_gradient makes a `gradient` of {} elements for {}; padded, it must have {}",
+      p.gradient.numel(), name, whole_size(p.size, sharded.world.size()));
   lab::require(std::ranges::all_of(p.gradient.values(), [](float g) { return g == 0; }),
                "open_gradient leaves a gradient of {} that is not 0: the backward pass adds to it",
                name);
@@ -191,9 +191,10 @@ void close_gradient(Sharded& sharded, size_t part) {
   with_name("close_gradient", [&] { own (&close_gradient)(sharded, part); });
   const std::string& name = sharded.model.part_name(part);
   const uint64_t reduced = posted(sharded.world, lab::OpKind::kReduceScatter) - before;
-  lab::require(reduced == 1,
-               "close_gradient reduces the gradient of {} {} times: once, before it is freed", name,
-               reduced);
+  lab::require(
+      reduced == 1,
+      "close_gradient reduces the gradient of {} {} times; it must do so once, before it is freed",
+      name, reduced);
   lab::require(!sharded.parts[part].gradient.defined(),
                "close_gradient keeps the gradient of {}: once it is reduced, each rank needs only "
                "its shard",

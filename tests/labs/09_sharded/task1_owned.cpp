@@ -49,7 +49,7 @@ void judge(const Case& c, const double* numbers) {
       stop(fmt::format("{}: it should begin at {}, where the shard before it ends{}", what, next,
                        where));
     if (last - first != all / c.ranks)
-      stop(fmt::format("{}: all shards have {} elements, also those that contain padding{}", what,
+      stop(fmt::format("{}: all shards have {} elements, even those that contain padding{}", what,
                        all / c.ranks, where));
     next = last;
   }

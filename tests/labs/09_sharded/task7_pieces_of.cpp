@@ -68,8 +68,10 @@ void judge(const Case& c, int64_t rank, const std::vector<Piece>& got) {
     p.last += p.rank * saved;
   }
   for (Piece& p : in_new_part) p.to += rank * shard_of(c.size, c.ranks);
-  if (got == in_part) stop("`from` counts in the part: it counts in the saved shard" + details);
-  if (got == in_new_part) stop("`to` counts in the part: it counts in the new shard" + details);
+  if (got == in_part)
+    stop("`from` is an index into the part; it must be one into the saved shard" + details);
+  if (got == in_new_part)
+    stop("`to` is an index into the part; it must be one into the new shard" + details);
   std::vector<Piece> inclusive = expected;
   std::vector<Piece> by_reader = expected;
   std::vector<Piece> at_from = expected;
@@ -78,8 +80,10 @@ void judge(const Case& c, int64_t rank, const std::vector<Piece>& got) {
   for (Piece& p : at_from) p.to = p.first;
   if (got == inclusive)
     stop("a piece ends one too early: `last` is the element after the last one" + details);
-  if (got == by_reader) stop("`rank` is the rank that has saved the shard" + details);
-  if (got == at_from) stop("`to` counts in the saved shard: it counts in the new shard" + details);
+  if (got == by_reader)
+    stop("`rank` is the rank that reads; it must be the one that has saved the shard" + details);
+  if (got == at_from)
+    stop("`to` is an index into the saved shard; it must be one into the new shard" + details);
   for (const Piece& p : got) {
     if (p.first >= p.last) stop("one of the pieces is empty" + details);
     if (p.rank * saved + p.last > c.size) stop("a piece contains padding" + details);

@@ -121,23 +121,23 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
     const Matrix dy(whole.dys[r]);
     const Numbers y_own = product(x, transposed(w)).values;
     const Numbers dx_own = product(dy, w).values;
-    expect_tensor(what(forward, "y"), ranks[r].tensor("y"), c.column ? y_own : y_sum,
-                  [&]() -> std::vector<Mistake> {
-                    const Mistake of_before{
-                        plus(Numbers(y_own.size(), 0.0), c.column ? y_own : y_sum, kWeightsBefore),
-                        forward + ": " + kKeptWeights};
-                    if (c.column)
-                      return {of_before,
-                              {plus(Numbers(y_own.size(), 777.0), y_own),
-                               forward + " adds to what y held: it overwrites y"}};
-                    Numbers all_left(y_sum.size(), times * 777.0);
-                    return {
-                        of_before,
-                        {y_own, forward + ": only this rank's summand: y is the sum over all "
-                                          "ranks (sum_over_ranks)"},
-                        {plus(all_left, y_sum), forward + " adds to what y held: it overwrites y"}};
-                  },
-                  {.terms = terms, .unexplained = wrong_forward});
+    expect_tensor(
+        what(forward, "y"), ranks[r].tensor("y"), c.column ? y_own : y_sum,
+        [&]() -> std::vector<Mistake> {
+          const Mistake of_before{
+              plus(Numbers(y_own.size(), 0.0), c.column ? y_own : y_sum, kWeightsBefore),
+              forward + ": " + kKeptWeights};
+          if (c.column)
+            return {of_before,
+                    {plus(Numbers(y_own.size(), 777.0), y_own),
+                     forward + " adds to what y held; it must overwrite y"}};
+          Numbers all_left(y_sum.size(), times * 777.0);
+          return {of_before,
+                  {y_own, forward + ": only this rank's summand: y is the sum over all "
+                                    "ranks (sum_over_ranks)"},
+                  {plus(all_left, y_sum), forward + " adds to what y held; it must overwrite y"}};
+        },
+        {.terms = terms, .unexplained = wrong_forward});
     if (!wrong_forward.empty()) stop(wrong_forward);
     expect_tensor(
         what(backward, "dx"), ranks[r].tensor("dx"), c.column ? dx_sum : dx_own,
@@ -145,7 +145,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
           const double left = c.column ? times * 777.0 : 777.0;  // added before the sum
           std::vector<Mistake> all{
               {plus(Numbers(dx_own.size(), left), c.column ? dx_sum : dx_own),
-               backward + " adds to what dx held: it overwrites dx"},
+               backward + " adds to what dx held; it must overwrite dx"},
               {plus(Numbers(dx_own.size(), 0.0), c.column ? dx_sum : dx_own, kWeightsBefore),
                backward + ": " + kKeptWeights}};
           if (c.column) {

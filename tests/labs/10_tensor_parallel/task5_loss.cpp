@@ -21,7 +21,9 @@ std::string wrong_loss_messages(const LossCase& c, size_t ranks, const Parcel& n
   const auto positions = static_cast<uint64_t>(c.positions());
   const uint64_t most = ranks == 1 ? 0 : 3 * positions * sizeof(float);
   std::string wrong;
-  if (bytes > most)
+  if (ranks == 1 && !sent.empty())
+    wrong = "sends a message although there is only one rank";
+  else if (bytes > most)
     wrong = "sends more than three numbers for each position: no rank may see the others' logits";
   else if (sent.size() > 3)
     wrong = "sends more than three messages";
@@ -203,8 +205,8 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
       {.name = "no target",
        .vocab = 2 * width,
        .batch = batch({1, 1}, 4, 2 * width, 8),
-       .lesson = "causal_lm_loss: where nothing is predicted, logits are overwritten by 0, even if "
-                 "there is no target at all"},
+       .lesson = "causal_lm_loss: the logits must be overwritten with gradients of 0 where nothing "
+                 "is predicted, even if there is no target at all"},
       {.name = "no target here, but in other microbatches",
        .vocab = 2 * width,
        .batch = batch({1}, 1, 2 * width, 9),
@@ -229,8 +231,8 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
        .vocab = 2 * width,
        .batch = batch(std::vector<int64_t>(16, 1024), 1024, 2 * width, 14),
        .scale = 1e-3,
-       .lesson = "causal_lm_loss: the losses of thousands of targets are added up in double: a "
-                 "float rounds each of them the same way"},
+       .lesson = "causal_lm_loss: the losses of thousands of targets were added up in float, which "
+                 "rounds each of them the same way; add them in double"},
       {.name = "a single target", .vocab = 3 * width, .batch = batch({2}, 4, 3 * width, 13)}};
   std::vector<Call> calls;
   for (LossCase& c : cases) {

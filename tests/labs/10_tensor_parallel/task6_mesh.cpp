@@ -63,7 +63,8 @@ std::string guess(const Grid& g, size_t r, size_t group, const Numbers& got) {
   for (size_t other = 0; other < kNames.size(); ++other)
     if (other != group && got == members(g, r, other))
       return fmt::format("these are the ranks of mesh.{}", kNames.at(other));
-  if (got.size() == g.ranks()) return "that is the whole world: groups have different colors";
+  if (got.size() == g.ranks())
+    return "that is the whole world: ranks of different groups must pass different colors";
   if (got.size() == 1) return "it is alone: ranks of a group pass the same color to split";
   const std::array<decltype(&Grid::slice), 3> places{&Grid::slice, &Grid::stage, &Grid::pipeline};
   Numbers alike;  // in what the ranks of the group differ in
@@ -74,7 +75,7 @@ std::string guess(const Grid& g, size_t r, size_t group, const Numbers& got) {
     return "the color is made from what its ranks differ in: make it from what they share";
   if (got.size() > right.size())
     return "too many: the color must be made from all that the ranks of this group share";
-  return "the color is that of another division";
+  return "the color groups the ranks by another coordinate";
 }
 
 void judge_mesh(const Grid& g, const std::vector<Parcel>& ranks) {

@@ -67,18 +67,18 @@ void judge_refused(const Record& call, const Oracle& oracle, const State& before
                        call.state.samples != before.samples;
   if (counted && oracle.was_counted(ticket))
     stop(
-        fmt::format("the gradient of ticket {} counts a second time: a push may be sent again, "
-                    "and a ticket is valid once{}",
+        fmt::format("the gradient of ticket {} was counted a second time: a push may be sent "
+                    "again, and a ticket is valid once{}",
                     ticket, where));
   if (counted)
-    stop(
-        fmt::format("the gradient of ticket {} counts, and nobody has a lease of this number: its "
-                    "item was handed to another worker, or will be, and would be used twice{}",
-                    ticket, where));
+    stop(fmt::format(
+        "the gradient of ticket {} was counted, although nobody has a lease of this number: its "
+        "item was handed to another worker, or will be, and would be used twice{}",
+        ticket, where));
   if (call.yes)
     stop(
-        fmt::format("on_push returns true for ticket {}, which has no lease: its gradient does "
-                    "not count, so the result is false{}",
+        fmt::format("on_push returns true for ticket {}, which has no lease; its gradient does not "
+                    "count, so it must return false{}",
                     ticket, where));
 }
 
@@ -89,8 +89,10 @@ void judge_push(const Record& call, const Oracle& oracle, const State& before, b
     stop("the push's gradient has changed: it may be sent again, so work on server.sum" + where);
   if (!right) judge_refused(call, oracle, before, updates_before, where);
   if (right && !call.yes)
-    stop(fmt::format("on_push returns false, and the gradient of ticket {} counts{}", ticket,
-                     where));
+    stop(
+        fmt::format("on_push returns false for ticket {}, which has a lease; its gradient counts, "
+                    "so it must return true{}",
+                    ticket, where));
   if (right && call.state.leases.count(ticket) > 0)
     stop(fmt::format("ticket {} still has its lease: the same push would count again{}", ticket,
                      where));

@@ -84,7 +84,7 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
           for (const double whole : {part, part + 1})
             mistake(2 * std::max(c.workers, c.servers) * c.message(whole),
                     "a part is bytes / servers, not rounded to whole bytes");
-          mistake(static_cast<float>(right), "in float: it is double");
+          mistake(static_cast<float>(right), "computed in float; compute in double");
           mistake(2 * (c.workers + c.servers - 1) * c.message(c.bytes / c.servers),
                   "workers + servers - 1 messages: the busiest machine has max(workers, servers)");
           mistake(std::max(c.workers, c.servers) * c.message(2 * c.bytes / c.servers),
@@ -115,9 +115,9 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
             if (server_time(c, m) < c.seconds) strict = m;
             if (server_time(c, m) <= c.seconds && m < c.workers) fewer = m;
           }
-          mistake(fewer, "as many servers as workers are allowed");
-          mistake(strict, "exactly `seconds` is enough");
-          mistake(last, "the fewest, not the most");
+          mistake(fewer, "the case of as many servers as workers was left out; it is allowed");
+          mistake(strict, "a time of exactly `seconds` was refused; it is enough");
+          mistake(last, "this is the largest number that is enough; it must be the smallest");
           if (right == 0)
             for (const double none : {c.workers, c.workers + 1, -1.0})
               mistake(none, "0, if even as many as workers take longer");
