@@ -119,6 +119,11 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
   for (const double least : {1e-4, 1e-3, 1e-2})
     add(": 0 where the target is nearly certain: it becomes small there, but never 0",
         [=](const Softmax&, size_t, double loss) { return loss < least ? 0 : loss; });
+  add(": scores that are equal to the largest count once: each of them belongs in the sum",
+      [](const Softmax& s, size_t y, double) {
+        const auto ties = static_cast<double>(std::ranges::count(s.scores, s.largest));
+        return std::log(s.sum - (ties - 1)) - (s.scores[y] - s.largest);
+      });
   if (std::isfinite(largest_got) && largest_got > 0)
     add(fmt::format(" of an improbable target is cut off at {:.4g} nats: it has no limit; "
                     "compute log(sum) and the target's score apart (section 2.3)",
@@ -129,6 +134,10 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
     scaled.push_back(rows.scales[n] * Softmax(rows.row(n)).loss(rows.target(n)));
   mistakes.push_back(
       {scaled, "the loss is multiplied by scale; scale belongs to the gradient only"});
+  Numbers unscaled = rows.per_row(
+      [&](size_t n, const Softmax& s) { return rows.scales[n] == 0 ? 0 : s.loss(rows.target(n)); });
+  mistakes.push_back(
+      {unscaled, "the loss is 0 where scale is 0; scale belongs to the gradient only"});
   return mistakes;
 }
 

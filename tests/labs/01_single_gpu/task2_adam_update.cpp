@@ -48,7 +48,7 @@ enum class Wrong {
   kOtherEpsilon, kEpsilonInRoot, kEpsilonEarly, kEpsilonAsFloor, kTinySkipped, kZeroSkipped,
   kRestedSkipped, kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient, kOldMoments,
   kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly, kWeightDecay,
-  kUphill
+  kUphill, kNarrowStep, kNothingAtRateZero
 };
 // clang-format on
 
@@ -94,6 +94,9 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kGrowsOnly, "the second moment never gets smaller: it is a mean, not a maximum"},
     {Wrong::kWeightDecay, "the weights shrink as well: weight decay is not the update's business"},
     {Wrong::kUphill, "the weights move up the gradient: subtract"},
+    {Wrong::kNarrowStep, "step does not fit into an int: it is an int64_t, and may be above 2^31"},
+    {Wrong::kNothingAtRateZero,
+     "nothing happens at a learning rate of 0: the weights stay, but the moments are the state"},
 };
 
 struct Moved {
@@ -129,8 +132,10 @@ Moved moved_by(const Update& u, Wrong wrong) {
   const double take2 = is(Wrong::kFullGradient) ? 1 : 1 - keep2;
   const double epsilon = is(Wrong::kOtherEpsilon) ? 1e-8 : u.config.epsilon;
   const double rate = is(Wrong::kUphill) ? -u.learning_rate : u.learning_rate;
-  const int64_t step =
-      is(Wrong::kOwnCount) ? 1 : u.step + is(Wrong::kNextStep) - is(Wrong::kLastStep);
+  const int64_t step = is(Wrong::kOwnCount) ? 1
+                       : is(Wrong::kNarrowStep)
+                           ? static_cast<int32_t>(u.step)
+                           : u.step + is(Wrong::kNextStep) - is(Wrong::kLastStep);
   const bool none = is(Wrong::kNoCorrections);
   const double c1 = none || is(Wrong::kNoCorrection1) ? 1 : correction(b1, step);
   const double c2 = none || is(Wrong::kNoCorrection2) ? 1 : correction(b2, step);
@@ -159,7 +164,8 @@ Moved moved_by(const Update& u, Wrong wrong) {
       v /= c2;
     }
     const bool skipped =
-        g == 0 && (is(Wrong::kZeroSkipped) || (is(Wrong::kRestedSkipped) && old.m == 0));
+        (is(Wrong::kNothingAtRateZero) && u.learning_rate == 0) ||
+        (g == 0 && (is(Wrong::kZeroSkipped) || (is(Wrong::kRestedSkipped) && old.m == 0)));
     moved.displacement.push_back(skipped ? 0 : change);
     moved.m.push_back(skipped ? old.m : m);
     moved.v.push_back(skipped ? old.v : v);

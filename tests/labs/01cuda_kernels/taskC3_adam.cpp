@@ -91,6 +91,8 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { ++t.step1, ++t.step2; }},
     {"the step is off by one: bias correction as in the previous update; step counts from 1",
      [](Terms& t) { --t.step1, --t.step2; }},
+    {"the corrections stay as they are after a million steps: step may be any number",
+     [](Terms& t) { t.step1 = t.step2 = std::min(t.step1, 1e6); }},
     {"epsilon is inside the square root: it is added after the root",
      [](Terms& t) { t.root_last = true; }},
     {"epsilon is added before the second moment is corrected: correct, take the root, then add it",

@@ -139,7 +139,9 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
         .tolerance = {1e-5 * norm + 1e-12},
         .name = {},
         .mistakes = [=, &inputs] { return norm_mistakes(max_norm, inputs, rank); },
-        .if_not_finite = {}};
+        .if_not_finite =
+            "the norm that clip_gradients returns is not finite, although all gradients are: in "
+            "float the square of 1e20 is infinite; add squares in double, and send doubles"};
   });
   lab::grading::expect_same_bits(lab::grading::numbers_of(ranks, "norm"), "the norm");
   expect_one_factor(norm, max_norm, inputs, ranks);

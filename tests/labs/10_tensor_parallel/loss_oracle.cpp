@@ -64,7 +64,7 @@ Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way) {
       const lab::Range range = lab::range_of(c.vocab, slice(r, ranks));
       const double from = way.same_largest ? largest : largest_in(range);
       if (counts && range.first <= target && target < range.last)
-        target_score = score(target) - from;
+        target_score = score(target) - (way.own_largest_score ? largest_in(range) : from);
       for (int64_t v = range.first; v < range.last; ++v) sum += std::exp(score(v) - from);
     }
     if (way.times_largest) target_score -= static_cast<double>(ranks - 1) * largest;

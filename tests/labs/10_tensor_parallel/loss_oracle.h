@@ -52,6 +52,7 @@ struct Way {
   bool last_missed = false;          // the last token of a rank's vocabulary is nobody's target
   bool unscaled_target = false;      // the target's 1 is not divided
   bool times_largest = false;        // the largest score is subtracted on every rank
+  bool own_largest_score = false;    // only the target's counts from the own rank's largest
   bool plain_score = false;          // the largest score is not subtracted from the target's
   bool shifted_score = false;   // the target's score is read at its number, from the row's start
   bool late_score = false;      // the target's score is read when it is an exponential

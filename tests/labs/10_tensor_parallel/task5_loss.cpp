@@ -92,6 +92,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.times_largest = true},
          "the largest score is subtracted once per rank: the ranks that do not have the target put "
          "in 0"},
+        {{.own_largest_score = true},
+         "the target's score counts from this rank's largest: t = z_y - m with the m of all ranks"},
         {{.plain_score = true},
          "the largest score is not subtracted from the target's: t = z_y - m"},
         {{.shifted_score = true},
