@@ -196,7 +196,7 @@ def check_handout(lab):
         for file, row, remedy in (
             ("README.md", rf"^\| \[{lab.number} {lab.name}\]\(.*?\) \| ([^|]*) \|", "row"),
             ("slides/00_introduction.md", rf"^\| {lab.number} \|[^|\n]*\| ([^|\n]*) \|", "row"),
-            ("docs/instructors.md", rf"^Times to plan with.*? {lab.number} ([\d½¼¾]+)", "number"),
+            ("docs/instructors.md", rf"^Times to plan with(?:[^\n]|\n(?!\n))*? {lab.number} ([\d½¼¾]+)", "number"),
         ):
             found = re.search(row, lab.read(file), re.M)
             if found and found[1].strip() and hours(found[1]) != hours(time[1]):
