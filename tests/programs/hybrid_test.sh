@@ -63,7 +63,7 @@ same whole again checkpoint-000006
 small=(--dim 48 --heads 4 --context 64 --cache cache --out x)
 refused '6 ranks, but there are 4' "$lab06" "${small[@]}" --dp 2 --pp 3 --ranks 4
 refused '7 ranks for 6 layers' "$lab06" "${small[@]}" --dp 1 --pp 7
-refused 'say these' "$lab06" "${small[@]}" --accumulate 5
+refused 'use these' "$lab06" "${small[@]}" --accumulate 5
 refused 'takes 6 microbatches a step' "$lab06" --resume --out whole --steps 9 --dp 4 --pp 1
 refused 'contradicts the run' "$lab06" --resume --out whole --steps 9 --dim 96
 printf 'stages 2 microbatches 3\n0: F0 F1 F2 B0 B1 B2\n1: F0 B0 F1 B1 F2 B2\n' >two_stages.txt

@@ -50,7 +50,7 @@ refused 'F1 comes twice' "$lab05" --ranks 2 --microbatches 2 --schedule doubled.
 refused 'microbatches' "$lab05" --ranks 2 --microbatches 0 --out x
 refused '7 ranks for 6 layers' "$lab05" --ranks 7 --out x
 refused 'the model has 6' "$lab05" --ranks 2 --split 3,2 --out x
-refused 'say these' "$lab05" --ranks 2 --accumulate 5 --out x
+refused 'use these' "$lab05" --ranks 2 --accumulate 5 --out x
 refused 'contradicts the run' "$lab05" --ranks 2 --microbatches 5 --resume --out parts
 [[ ! -e x ]] || fail "a refused run has left its folder"
 
