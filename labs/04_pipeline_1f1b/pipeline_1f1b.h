@@ -64,8 +64,7 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 /// once (only a single stage can have a tied head). If it exceeds `max_norm`, all gradients of all
 /// stages are multiplied by max_norm / norm. If not, not a bit of them changes.
 /// `max_norm`: the same on every rank; it may be infinite, which never scales. Unless it is
-///     positive (NaN is not), every rank throws
-///     lab::Error before it sends anything.
+///     positive (NaN is not), every rank throws lab::Error before it sends anything.
 /// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
 /// in float the square of 1e20 is infinite, and that of 1e-25 is 0. The ranks add up theirs with
 /// one lab::sum_over (common/comm/agreement.h), which sends 8 bytes from each rank to every other,
@@ -87,9 +86,8 @@ using lab::LossFunction;
 /// `loss`: called once, on the last stage only, with batch.target_count() as `total_targets`. It is
 ///     called, and the weights are updated, even if the batch has no target. On the other stages,
 ///     backward gets an undefined tensor.
-/// `max_gradient_norm`: if it is positive, or infinite, all ranks call clip_gradients with it,
-/// once. If it is 0,
-///     do not clip, and send nothing for it. It is never negative.
+/// `max_gradient_norm`: if it is positive (it may be infinite), all ranks call clip_gradients with
+///     it, once. If it is 0, do not clip, and send nothing for it. It is never negative.
 /// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and
 /// clipping travel.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::TokenBatch& batch,

@@ -83,8 +83,7 @@ double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
 /// Task 5 · The passes of `plan`, in their order, with the same messages as in task 3. You choose
 /// where in a list each message stands, and whether it is posted, so that
 ///   - for every `plan` that lab::validate accepts the program is free of deadlocks, although a
-///   send that is not posted
-///     blocks until the other side has begun the recv;
+///     send that is not posted blocks until the other side has begun the recv;
 ///   - messages hold no stage up: lab::simulate gives the program the same makespan as `plan`, as
 ///     long as no message takes longer than the shortest of all passes on all stages;
 ///   - at most two recvs are open at any place of a list: a recv is open from its place to the pass

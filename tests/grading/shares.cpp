@@ -106,9 +106,8 @@ std::string wrong_rest(const Epoch& e) {
                              [&](const Sequences& own) { return holds(own, e.order[i]); }))
       return fmt::format(
           "no {} reads sequence {} at position {} of the order: only the last {} may be left out "
-          "(the "
-          "remainder of order.size() divided by the number of {}s), so that every epoch leaves out "
-          "others",
+          "(the remainder of order.size() divided by the number of {}s), so that every epoch "
+          "leaves out others",
           e.reader, e.order[i], i, e.order.size() % e.shares.size(), e.reader);
   return "";
 }

@@ -111,8 +111,8 @@ void add_rank_options(CommandLine& line, RunPlan& plan) {
     if (division == Division::kTrainer)
       line.add("--shard", plan.shard, "STAGE",
                "replicas hold the model in shards (lab 09). 0: no shards; 1: the optimizer's "
-               "state; 2: and "
-               "gradients; 3: and weights; on six ranks unless --dp or --ranks says otherwise")
+               "state; 2: and gradients; 3: and weights; on six ranks unless --dp or --ranks says "
+               "otherwise")
           .within(0, 3)
           .shows_default()
           .carried();

@@ -46,9 +46,9 @@ struct Update {
 enum class Wrong {
   kNothing, kNoCorrections, kNoCorrection1, kNoCorrection2, kNextStep, kLastStep, kOwnCount,
   kOtherEpsilon, kEpsilonInRoot, kEpsilonEarly, kEpsilonAsFloor, kTinySkipped, kZeroSkipped,
-  kRestedSkipped, kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient, kOldMoments,
-  kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly, kWeightDecay,
-  kUphill, kNarrowStep, kNothingAtRateZero
+  kRestedSkipped, kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient,
+  kOldMoments, kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly,
+  kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero
 };
 // clang-format on
 
