@@ -89,7 +89,7 @@ std::string advice_about(const RankSnapshot& gone) {
                  ? fmt::format("let it go on (fg, or kill -CONT {}), or end the job", gone.pid)
                  : "let it go on (fg, or kill -CONT), or end the job";
     case RankFate::kSilent:
-      return fmt::format("see whether the machine of rank {} and the network are well", gone.rank);
+      return fmt::format("check the machine of rank {} and its network", gone.rank);
     case RankFate::kKilled:
       if (gone.status == SIGKILL)
         return "SIGKILL comes from a person, or from a system that ran out of memory (see dmesg)";

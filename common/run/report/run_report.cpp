@@ -57,8 +57,7 @@ std::string tiles(const RunReport& report) {
 std::string whose(const std::string& labs) {
   if (labs == "mine")
     return "<p class=\"whose own\">Trained by your code: all six labs that this run uses are your "
-           "own "
-           "work.</p>\n";
+           "own work.</p>\n";
   if (labs == "student")
     return "<p class=\"whose own\">Trained by your lab 06, on the reference solutions of labs 01 "
            "to 05.</p>\n";

@@ -72,9 +72,9 @@ std::string step_section(const RunReport& report) {
   MeasuredStep step = *report.timing;
   if (step.theory && step.theory->rank_count() != step.measured.rank_count()) step.theory.reset();
   return fmt::format(
-      "<section><h2>One step, as measured</h2>\n<p class=\"about\">Step {}, {} from its beginning "
-      "to "
-      "the end of its last span.{}{}{}</p>\n{}{}{}</section>\n",
+      "<section><h2>One step, as measured</h2>\n"
+      "<p class=\"about\">Step {}, {} from its beginning to the end of its last span.{}{}{}</p>\n"
+      "{}{}{}</section>\n",
       format_count(step.step), format_time(makespan(step.measured), step.measured.unit),
       has_network(step.measured) ? " The low row below what a rank did has the collectives that "
                                    "travelled meanwhile."

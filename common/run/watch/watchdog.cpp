@@ -132,7 +132,7 @@ struct Watchdog::Impl {
     try {
       store.get(job_keys::kWorldSize, kAnswer);  // which is set
     } catch (const StoreTimeout&) {
-      fail("its store has not answered for {} s: are its machine and the network well?",
+      fail("its store has not answered for {} s: check its machine and the network",
            std::chrono::duration_cast<std::chrono::seconds>(kAnswer).count());
     }
   }

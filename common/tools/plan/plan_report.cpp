@@ -89,8 +89,7 @@ std::string plan_header(const Training& training, const Cluster& cluster) {
   else
     text += fmt::format(
         "devices  {} x {}, {} a host: {:.4g} TFLOP/s, {}, {:.4g} GB/s of memory; messages in a "
-        "host "
-        "{:.4g} GB/s, {:.0f} us; between hosts {:.4g} GB/s, {:.0f} us\n",
+        "host {:.4g} GB/s, {:.0f} us; between hosts {:.4g} GB/s, {:.0f} us\n",
         format_count(cluster.devices), device.name, std::min(cluster.per_host, cluster.devices),
         1e-12 * device.flops, bytes_text(device.memory), 1e-9 * device.memory_bandwidth,
         1e-9 * cluster.inside.bandwidth, 1e6 * cluster.inside.latency,

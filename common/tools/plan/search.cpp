@@ -120,8 +120,7 @@ std::string verdict(const std::vector<Estimate>& ranked) {
   if (!best.fits())
     return fmt::format(
         "Nothing fits. Closest is {}: {:.1f} GB of memory are missing. More devices, shorter "
-        "sequences, "
-        "fewer bytes a parameter or recomputed activations would help.",
+        "sequences, fewer bytes a parameter or recomputed activations would help.",
         name_of(best), 1e-9 * best.missing);
   return fmt::format("Best: {}, {} tokens/s. {}{}.", name_of(best),
                      format_count(std::llround(best.tokens_per_s)), least_stages(ranked),

@@ -95,8 +95,7 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
   };
   for (const size_t lanes : {1, 2, 4, 8, 16, 32, 64})
     add(": the sum of the exponentials has lost the small ones: next to a large one, each of them "
-        "is "
-        "rounded off in float; add them up in double",
+        "is rounded off in float; add them up in double",
         [=](const Softmax& s, size_t y, double) { return loss_by_float_sums(s, y, lanes); });
   add(": this is the probability of the target; it should be minus its logarithm",
       [](const Softmax& s, size_t y, double) { return s.probabilities[y]; });
@@ -110,8 +109,7 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
       [](const Softmax& s, size_t, double loss) { return loss + s.largest; });
   add(": this is log sum exp alone; the target's score must be subtracted",
       [](const Softmax& s, size_t, double) { return s.largest + std::log(s.sum); });
-  add(" has lost its digits to rounding: near 10,000 floats are 0.001 apart; subtract the "
-      "largest "
+  add(" has lost its digits to rounding: near 10,000 floats are 0.001 apart; subtract the largest "
       "score from the target's score before anything is added to it (section 2.3)",
       [](const Softmax& s, size_t y, double) {
         return static_cast<float>(s.largest + std::log(s.sum)) - s.scores[y];

@@ -47,8 +47,8 @@ void expect_order(const std::string& events) {
     if (word == "update" && losses > backward)
       stop(
           "the optimizer steps before the last backward pass: what that adds to the gradients "
-          "comes "
-          "too late\nin this step: " +
+          "comes too late\n"
+          "in this step: " +
           events);
   }
 }

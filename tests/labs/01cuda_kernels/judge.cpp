@@ -58,8 +58,7 @@ constexpr const char* kLessons[][3] = {
 constexpr const char* kProblems[][2] = {
     {"refused",
      "the GPU refuses to start the kernel: a grid has at least one block, and at most 65,535 in "
-     "its "
-     "y and z dimension (2,147,483,647 in x); a block has at most 1,024 threads and 48 KiB"},
+     "its y and z dimension (2,147,483,647 in x); a block has at most 1,024 threads and 48 KiB"},
     {"fence",
      "memory next to an array was overwritten: compare each index with the length before writing"},
     {"changed", "an array was changed that is input: the kernel may only read it"},

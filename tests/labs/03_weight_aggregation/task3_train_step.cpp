@@ -102,8 +102,7 @@ std::string wrong_schedule(const Steps& s, const Parcel& result,
   if (as_if(1)) return "averaged one step too early: step is counted from 1, pass it on as it is";
   if (as_if(-1)) return "averaged one step too late";
   return "averaged after the wrong steps: the arguments step and aggregation.every decide, in "
-         "every "
-         "call anew";
+         "every call anew";
 }
 
 void expect_schedule(const Steps& s, const std::vector<Parcel>& ranks) {

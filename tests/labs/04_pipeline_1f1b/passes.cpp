@@ -264,8 +264,9 @@ void expect_messages(const Pipeline& pipeline, size_t stage,
     const auto got = std::ranges::count(operations, kind, &Operation::kind);
     const auto wanted = std::ranges::count(missing, kind, &Message::kind);
     if (got != wanted)
-      stop(fmt::format("{}{} {} messages, it should be {}: {}{}", start,
-                       kind == OpKind::kSend ? "sends" : "receives", got, wanted, which, details));
+      stop(fmt::format("{}{} {} message{}, it should be {}: {}{}", start,
+                       kind == OpKind::kSend ? "sends" : "receives", got, got == 1 ? "" : "s",
+                       wanted, which, details));
   }
   for (const Operation& operation : operations) {
     const auto found = std::ranges::find_if(missing, [&](const Message& message) {

@@ -119,8 +119,8 @@ std::string wrong_messages(int rank, int first_rank, std::vector<Message> got,
   const std::string way = fmt::format("{} rank {}", differs.recv ? "from" : "to", peer);
   if (some.size() != wanted.size())
     return fmt::format(
-        "rank {} {} {} messages {}, its actions have {}{}", rank, verb, some.size(), way,
-        wanted.size(),
+        "rank {} {} {} message{} {}, its actions have {}{}", rank, verb, some.size(),
+        some.size() == 1 ? "" : "s", way, wanted.size(),
         some.size() < wanted.size() ? ": every action must be done, whatever the targets are" : "");
   if (tags_in_words(some) != tags_in_words(wanted))
     return fmt::format(

@@ -148,8 +148,8 @@ void expect_sends(const Case& c, const std::vector<Operation>& operations,
   if (may_be_cut(c, static_cast<int>(members.size())) && are_cut(sent, promised)) return;
   const std::string who = fmt::format("the numbers are right, but rank {}", place);
   if (sent.size() != promised.size())
-    stop(fmt::format("{} sends {} messages, not {}{}", who, sent.size(), promised.size(),
-                     details(sent, promised)));
+    stop(fmt::format("{} sends {} message{}, not {}{}", who, sent.size(),
+                     sent.size() == 1 ? "" : "s", promised.size(), details(sent, promised)));
   if (bytes_of(sent) != bytes_of(promised))
     stop(fmt::format("{} sends {} bytes, not {}{}", who, bytes_of(sent), bytes_of(promised),
                      details(sent, promised)));

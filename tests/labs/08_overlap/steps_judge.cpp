@@ -232,8 +232,7 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
        "divided by the targets of all ranks, but not multiplied by this rank's own before sending"},
       {combined(step, Numbers(c.ranks, 1 / n / total)),
        "divided by the number of ranks and by the targets of all, and not multiplied by this "
-       "rank's "
-       "own: a bucket travels as a sum over targets"},
+       "rank's own: a bucket travels as a sum over targets"},
       {scaled(total), "a sum over all targets: divide by the number of targets of all ranks"},
       {scaled(total / n), "divided by the number of ranks in place of the number of targets"},
       {scaled(1 / n), "divided by the number of ranks, too: all targets are on them already"},

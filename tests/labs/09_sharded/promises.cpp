@@ -198,8 +198,7 @@ void expect_totals(const TrainingCase& c, const Parcel& rank, size_t r, size_t s
     if (const auto total = static_cast<int64_t>(totals[k]); total != all)
       stop(
           fmt::format("{}\nrank {}, step {}: loss was called with total_targets = {}; this rank "
-                      "has {} targets, "
-                      "all ranks have {}",
+                      "has {} targets, all ranks have {}",
                       wrong_total(c, step, r, k, total), r, step + 1, fmt::join(totals, ", "),
                       sum_of(c.steps[step][r], targets), all));
 }

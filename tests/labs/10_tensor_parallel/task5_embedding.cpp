@@ -35,8 +35,7 @@ std::string uneven_cause(const EmbedCase& c, size_t ranks) {
   return c.vocab % static_cast<int64_t>(ranks) == 0
              ? ""
              : "embed_forward: right as long as all ranks have the same number of tokens: here "
-               "blocks "
-               "differ by one; a rank's tokens are [vocabulary.first, vocabulary.last)";
+               "blocks differ by one; a rank's tokens are [vocabulary.first, vocabulary.last)";
 }
 
 /// What to think of first if the gradient of the table is wrong in this case.

@@ -127,8 +127,7 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          .if_not_finite =
              c.targets() == 0
                  ? "causal_lm_loss: divided by total_targets, which is 0: without a target the "
-                   "loss "
-                   "is 0"
+                   "loss is 0"
                  : "causal_lm_loss: exp overflows, or log(0): subtract the largest score of all "
                    "ranks first, in each position its own",
          .unexplained = first_of(wrong_traffic, c.lesson)});
@@ -170,8 +169,7 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
   };
   const char* lost_decimals =
       "causal_lm_loss: decimals are lost: near 10,000 a float has no third one. Subtract the "
-      "largest "
-      "score from the target's before anything is added to it";
+      "largest score from the target's before anything is added to it";
   std::vector<LossCase> cases{
       {.name = "one row", .vocab = 2 * width, .batch = batch({5}, 5, 2 * width, 1)},
       {.name = "padding, and targets of other microbatches",
