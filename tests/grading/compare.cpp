@@ -116,7 +116,8 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   for (size_t i = 0; i < got.size(); ++i)
     wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
   if (got.size() == 1) return expected.what + ": wrong";
-  return fmt::format("{}: {} of {} numbers are wrong", expected.what, wrong, got.size());
+  return fmt::format("{}: {} of {} numbers {} wrong", expected.what, wrong, got.size(),
+                     wrong == 1 ? "is" : "are");
 }
 
 std::string in_digits(double value, int digits) {

@@ -80,7 +80,7 @@ TEST(Difference, NamesZeros) {
 }
 
 TEST(Difference, CountsWhatItCannotExplain) {
-  EXPECT_TRUE(contains(difference({1, 2, -3, 0.5}, expected()), "1 of 4 numbers are wrong"));
+  EXPECT_TRUE(contains(difference({1, 2, -3, 0.5}, expected()), "1 of 4 numbers is wrong"));
 }
 
 TEST(Difference, NotFiniteIsNeverRight) {

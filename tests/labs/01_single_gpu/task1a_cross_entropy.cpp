@@ -114,6 +114,20 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
       [](const Softmax& s, size_t y, double) {
         return static_cast<float>(s.largest + std::log(s.sum)) - s.scores[y];
       });
+  add(" of large scores has lost its digits to rounding, even in double: subtract the largest "
+      "score "
+      "from the target's score before anything is added to it (section 2.3)",
+      [](const Softmax& s, size_t y, double) {
+        return (s.largest + std::log(s.sum)) - s.scores[y];
+      });
+  for (const double limit : {10, 20, 30, 50, 80, 87, 88, 100})
+    add(fmt::format(": a target's score {:g} below the largest is cut off there: it has no limit",
+                    limit),
+        [=](const Softmax& s, size_t y, double) {
+          return std::log(s.sum) + std::min(s.largest - s.scores[y], limit);
+        });
+  add(": the target is cut to 16 bits: it is an int32_t, as V may be above 65,536",
+      [](const Softmax& s, size_t y, double) { return s.loss(y % 65'536); });
   for (const double least : {1e-4, 1e-3, 1e-2})
     add(": 0 where the target is nearly certain: it becomes small there, but never 0",
         [=](const Softmax&, size_t, double loss) { return loss < least ? 0 : loss; });

@@ -48,7 +48,7 @@ enum class Wrong {
   kOtherEpsilon, kEpsilonInRoot, kEpsilonEarly, kEpsilonAsFloor, kTinySkipped, kZeroSkipped,
   kRestedSkipped, kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient,
   kOldMoments, kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly,
-  kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero
+  kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot
 };
 // clang-format on
 
@@ -75,6 +75,8 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
      "elements whose gradient is 0 are skipped: moments decay, and weights move on"},
     {Wrong::kRestedSkipped,
      "elements without gradient and first moment are skipped: the second moment decays, too"},
+    {Wrong::kCorrectedRoot,
+     "the root of the second moment is corrected: divide v by its correction, then take the root"},
     {Wrong::kNoRoot, "the square root of the second moment is missing"},
     {Wrong::kNoSquare, "the second moment is a mean of gradients: it should be of their squares"},
     {Wrong::kMagnitude, "the second moment is a mean of magnitudes: it should be of the squares"},
@@ -155,6 +157,7 @@ Moved moved_by(const Update& u, Wrong wrong) {
     if (is(Wrong::kEpsilonInRoot)) divisor = std::sqrt(bottom + epsilon);
     if (is(Wrong::kEpsilonEarly)) divisor = (std::sqrt(v) + epsilon) / std::sqrt(c2);
     if (is(Wrong::kEpsilonAsFloor)) divisor = std::max(std::sqrt(bottom), epsilon);
+    if (is(Wrong::kCorrectedRoot)) divisor = std::sqrt(v) / c2 + epsilon;
     if (is(Wrong::kNoRoot)) divisor = bottom + epsilon;
     double change = -rate * top / divisor;
     if (is(Wrong::kWeightDecay)) change -= rate * 0.01 * old.w;

@@ -141,10 +141,12 @@ void expect_numbers(Numbers got, const Expected& expected, const Options& option
                      expected.what, last, got.size()));
   const std::string message = difference(got, expected);
   if (message.empty()) return;
-  if (const auto first = std::ranges::find(got, double{kUntouched}); first != got.end())
-    stop(fmt::format("{}: {} of {} were never written, the first of them {}", expected.what,
-                     std::ranges::count(got, double{kUntouched}), got.size(),
+  if (const auto first = std::ranges::find(got, double{kUntouched}); first != got.end()) {
+    const auto never = std::ranges::count(got, double{kUntouched});
+    stop(fmt::format("{}: {} of {} {} never written, the first of them {}", expected.what, never,
+                     got.size(), never == 1 ? "was" : "were",
                      expected.name(static_cast<size_t>(first - got.begin()))));
+  }
   Expected unexplained = expected;
   unexplained.mistakes = {};
   unexplained.if_not_finite = {};

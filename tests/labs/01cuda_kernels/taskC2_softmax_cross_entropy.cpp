@@ -49,6 +49,7 @@ struct Place {
   double sum;  // of exp(z - largest)
   double own_largest;
   double onehot;
+  double by_thread;  // 1 if the number of the thread is the target
   double scale;
 
   double p() const { return std::exp(z - largest) / sum; }
@@ -74,8 +75,13 @@ Numbers results_of(const Rows& rows, bool gradient, Formula formula, const RowPa
     const auto target = static_cast<size_t>(rows.target(n));
     for (size_t v = gradient ? 0 : target; v < (gradient ? row.size() : target + 1); ++v)
       results[gradient ? n * row.size() + v : n] =
-          formula({row[v], largest, sums[v % kThreads], own[v % kThreads], v == target ? 1.0 : 0.0,
-                   rows.scale});
+          formula({.z = row[v],
+                   .largest = largest,
+                   .sum = sums[v % kThreads],
+                   .own_largest = own[v % kThreads],
+                   .onehot = v == target ? 1.0 : 0.0,
+                   .by_thread = v % kThreads == target ? 1.0 : 0.0,
+                   .scale = rows.scale});
   }
   return results;
 }
@@ -116,6 +122,8 @@ constexpr WrongFormula kWrongGradients[] = {
     {"the gradient is not multiplied by scale", [](const Place& a) { return a.p() - a.onehot; }},
     {"the gradient: the softmax is multiplied by scale, the 1 that is subtracted is not",
      [](const Place& a) { return a.scale * a.p() - a.onehot; }},
+    {"the gradient: the number of a thread is compared with the target: compare the column's",
+     [](const Place& a) { return a.scale * (a.p() - a.by_thread); }},
     {"the gradient has lost its digits to rounding: near 10,000 floats are 0.001 apart; subtract "
      "the largest score from a score before anything else is",
      [](const Place& a) { return a.scale * (std::exp(a.z - a.rounded()) - a.onehot); }}};
@@ -138,14 +146,19 @@ Expected expected(const Rows& rows, bool gradient) {
     };
     if (gradient) std::ranges::for_each(kWrongGradients, add);
     if (!gradient) std::ranges::for_each(kWrongLosses, add);
-    if (rows.vocab() > 65'536) {
-      const Rows cut{rows.logits, rows.targets.clone(), rows.scale};
-      for (size_t n = 0; n < cut.count(); ++n)
-        if (cut.target(n) != kNone) cut.target(n) = std::fmod(cut.target(n), 65'536.0F);
-      all.push_back({results_of(cut, gradient, right, {}),
-                     "the target was cut to 16 bits: it is an int32_t, because a vocabulary may "
-                     "have more than 65,536 tokens"});
-    }
+    const auto add_targets = [&](const char* mistake, float (*becomes)(float target)) {
+      const Rows others{rows.logits, rows.targets.clone(), rows.scale};
+      for (float& target : others.targets.values())
+        if (target != kNone) target = becomes(target);
+      all.push_back({results_of(others, gradient, right, {}), mistake});
+    };
+    add_targets(
+        "target 0 is taken for -1, a row that predicts nothing: 0 is a token like any other",
+        [](float target) { return target == 0 ? kNone : target; });
+    add_targets(
+        "the target was cut to 16 bits: it is an int32_t, because a vocabulary may have more than "
+        "65,536 tokens",
+        [](float target) { return std::fmod(target, 65'536.0F); });
     return all;
   };
   return {.what = what,
@@ -182,9 +195,12 @@ void expect_nothing(const Rows& rows, const Numbers& losses, const Numbers& grad
 void judge(const std::vector<Rows>& all, Options options = {}) {
   if (options.lesson.empty())
     options.lesson =
-        "the sum of exp(score - largest) is not that of the whole row: of two sets that are "
-        "merged, both sums are taken relative to the larger one of the two largest scores "
-        "(section 2.4)";
+        "is the sum of exp(score - largest) that of the whole row? When two sets are merged, both "
+        "sums are taken relative to the larger one of the two largest scores (section 2.4)";
+  Options of_gradient = options;
+  of_gradient.lesson =
+      "the losses are right, the gradient is not: every thread needs the largest score and the sum "
+      "of the whole row; the 1 is subtracted in the target's column alone";
   std::vector<KernelCall> calls;
   for (const Rows& rows : all) {
     const auto judge_rows = [&](const Parcel& result) {
@@ -196,7 +212,7 @@ void judge(const std::vector<Rows>& all, Options options = {}) {
       if (rows.logits.numel() == 0) return;
       expect_nothing(rows, losses, gradient);
       expect_numbers(losses, expected(rows, false), options);
-      expect_numbers(gradient, expected(rows, true), options, to_doubles(rows.logits));
+      expect_numbers(gradient, expected(rows, true), of_gradient, to_doubles(rows.logits));
       expect_shared_row(result, rows.vocab());
       if (rows.vocab() < kLongRow) return;
       // In addition, all threads may read the target and its score a few times.
@@ -234,8 +250,8 @@ TEST(TaskC2, EqualScores) {
     all.push_back(draw_rows(3, vocab, 0));
     all.back().logits.fill(-3.5F);
   }
-  judge(all, {.lesson = "rows of equal scores are wrong: sets whose largest scores are equal are "
-                        "merged like all others, both sums count"});
+  judge(all, {.lesson = "rows of equal scores are wrong: are sets whose largest scores are equal "
+                        "merged like all others? Both sums count"});
 }
 
 TEST(TaskC2, NothingToPredict) {

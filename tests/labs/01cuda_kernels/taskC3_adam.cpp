@@ -93,6 +93,8 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { --t.step1, --t.step2; }},
     {"the corrections stay as they are after a million steps: step may be any number",
      [](Terms& t) { t.step1 = t.step2 = std::min(t.step1, 1e6); }},
+    {"step does not fit into an int: it is an int64_t, and may be above 2^31",
+     [](Terms& t) { t.step1 = t.step2 = static_cast<int32_t>(static_cast<int64_t>(t.step1)); }},
     {"epsilon is inside the square root: it is added after the root",
      [](Terms& t) { t.root_last = true; }},
     {"epsilon is added before the second moment is corrected: correct, take the root, then add it",

@@ -98,6 +98,28 @@ void add_backwards(const Case& c, const RankMeans& means,
                       "in the flat tensor"});
 }
 
+/// Each tensor begins size(0) elements after the one before it in the flat one, not numel().
+void add_overlapping(const Case& c, const RankMeans& means,
+                     std::vector<lab::grading::Mistake>& mistakes) {
+  const auto each_tensor = [&c](const auto& copy) {
+    for (size_t k = 0, flat = 0, joined = 0; k < c.shapes.size(); ++k) {
+      const auto count = static_cast<size_t>(c.gradients[0][k].numel());
+      for (size_t i = 0; i < count; ++i) copy(flat + i, joined + i);
+      flat += static_cast<size_t>(c.gradients[0][k].size(0));
+      joined += count;
+    }
+  };
+  RankMeans of_flat = means;
+  for (size_t r = 0; r < means.ranks(); ++r)
+    each_tensor([&](size_t at, size_t i) { of_flat.values[r][at] = means.values[r][i]; });
+  const Numbers mean = of_flat.mean();
+  Numbers values = mean;
+  each_tensor([&](size_t at, size_t i) { values[i] = mean[at]; });
+  mistakes.push_back({values,
+                      "the gradients: the tensors overlap in the flat tensor: each takes numel() "
+                      "elements of it, not size(0)"});
+}
+
 std::vector<Parcel> inputs_of(const Case& c) {
   std::vector<Parcel> inputs(c.targets.size());
   for (size_t r = 0; r < inputs.size(); ++r) {
@@ -129,6 +151,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
       std::vector<lab::grading::Mistake> mistakes = usual();
       add_missing_tensors(c, means, rank, mistakes);
       add_backwards(c, means, mistakes);
+      add_overlapping(c, means, mistakes);
       return mistakes;
     };
     expected.name = [&c](size_t i) {

@@ -32,13 +32,31 @@ void expect_messages(const Case& c, const Parcel& result, size_t rank, size_t ra
       rank, in_words(operations_of(result)), c.bytes()));
 }
 
+/// The sum over the ranks if each has taken size(0) for the number of its weights.
+lab::grading::Mistake first_dimension(const Case& c, const RankWeights& weights) {
+  Numbers sum = weights.combine([](size_t) { return 1.0; });
+  const Numbers average = weights.average();
+  std::copy_n(average.begin(), c.values[0].size(0), sum.begin());
+  return {sum,
+          "the weights: only the first size(0) of them are multiplied by the share, the others are "
+          "added up as they are: a tensor has numel() elements"};
+}
+
 void judge(const Case& c, const std::vector<Parcel>& results) {
   expect_whole_fences(results);
   const RankWeights weights = c.weights();
   const std::vector<Numbers> got = tensors_of(results, "weights");
-  expect_on_every_rank(
-      got, [&](size_t r) { return weights.expected(r, got, "the weights"); }, {},
-      lab::grading::Blame::kLastRank);  // a broadcast leaves rank 0 as it was
+  const auto expected = [&](size_t r) {
+    lab::grading::Expected of_rank = weights.expected(r, got, "the weights");
+    of_rank.mistakes = [&, usual = of_rank.mistakes] {
+      std::vector<lab::grading::Mistake> mistakes = usual();
+      mistakes.push_back(first_dimension(c, weights));
+      return mistakes;
+    };
+    return of_rank;
+  };
+  // The last rank first: a broadcast leaves rank 0 as it was.
+  expect_on_every_rank(got, expected, {}, lab::grading::Blame::kLastRank);
   expect_same_bits(got, "the averaged weights");
   for (size_t r = 0; r < results.size(); ++r) expect_messages(c, results[r], r, results.size());
 }

@@ -165,11 +165,12 @@ void expect_calls_of_loss(const WaveRun& run) {
   Numbers right(run.wave.microbatches().size());
   std::iota(right.begin(), right.end(), 0.0);
   if (got != right)
-    lab::grading::stop(
-        fmt::format("rank {}, the last stage, calls loss for the microbatches {}; it should be "
-                    "called once for each, even for one without targets: {}",
-                    run.last_rank(), got.empty() ? "none" : fmt::format("{}", fmt::join(got, " ")),
-                    fmt::join(right, " ")));
+    lab::grading::stop(fmt::format(
+        "rank {}, the last stage, calls loss for {}; it should be called once for each, even for "
+        "one without targets: {}",
+        run.last_rank(),
+        got.empty() ? "no microbatch" : fmt::format("the microbatches {}", fmt::join(got, " ")),
+        fmt::join(right, " ")));
 }
 
 Expected expected_gradients(const WaveRun& run, int stage) {

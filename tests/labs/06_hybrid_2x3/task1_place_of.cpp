@@ -1,6 +1,7 @@
 // Task 1: which stage of which pipeline a rank is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "tests/labs/06_hybrid_2x3/grid.h"
@@ -70,6 +71,16 @@ std::vector<Mistake> mistakes(const Grid& g) {
         return Place{r / dp, r % dp};
       });
   add_constant(2, "two");
+  add("rank & (pp - 1) is the remainder for powers of two only: pp may be any number", [=](int r) {
+    return Place{r / pp, r & (pp - 1)};
+  });
+  add("right for two pipelines only: there may be any number of them", [=](int r) {
+    return Place{std::min(r / pp, 1), r < pp ? r : r - pp};
+  });
+  add("divided as floats, which are rounded: divide integers", [=](int r) {
+    const auto pipeline = static_cast<int>(static_cast<float>(r) * (1.0F / static_cast<float>(pp)));
+    return Place{pipeline, r - pipeline * pp};
+  });
   return all;
 }
 

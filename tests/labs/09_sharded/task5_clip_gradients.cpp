@@ -75,6 +75,7 @@ std::vector<Mistake> norm_mistakes(double max_norm, const std::vector<Parcel>& i
   double all = 0;
   double norms = 0;                            // of the ranks' shards, added up
   double largest = 0;                          // of these
+  double whole = 0;                            // squares of each part, cut to whole numbers
   double pieces = 0;                           // norms of each part of each rank, added up
   double by_rank = 0;                          // the same, but squares are added over ranks
   Numbers squares_of(std::size(kSizes), 0.0);  // of all ranks, by part
@@ -82,6 +83,7 @@ std::vector<Mistake> norm_mistakes(double max_norm, const std::vector<Parcel>& i
     double own = 0;
     for (size_t p = 0; p < std::size(kSizes); ++p) {
       squares_of[p] += squares(input, p);
+      whole += std::floor(squares(input, p));
       own += std::sqrt(squares(input, p));
     }
     all += squares(input);
@@ -109,6 +111,9 @@ std::vector<Mistake> norm_mistakes(double max_norm, const std::vector<Parcel>& i
        "the norm of all of `gradient`: in stage 1 only own_gradient holds the sum"},
       {{largest}, "the largest of the ranks' norms: add up the squares of all ranks"},
       {{all}, "the square of the norm: the root is missing"},
+      {{std::sqrt(whole)},
+       "squares are added up as whole numbers: a sum that begins with the int 0 is an int; "
+       "std::accumulate, for instance, needs 0.0"},
       {{max_norm}, "the norm after clipping: return the one before"},
       {{std::sqrt(all / ranks)}, "a mean over ranks: shards are different parts of one gradient"}};
   for (size_t p = 0; p < std::size(kSizes); ++p) {
@@ -173,6 +178,9 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
                         {scaled(own > max_norm ? max_norm / own : 1),
                          "scaled by the norm of this rank's shards: ranks scale differently"},
                         {scaled(factor * factor), "scaled twice"},
+                        {scaled(max_norm / (norm + 1e-6)),
+                         "scaled by max_norm / (norm + 1e-6), as PyTorch does it: by max_norm / "
+                         "norm, and only if the norm exceeds max_norm"},
                         {scaled(max_norm / norm / norm),
                          "scaled by max_norm / (norm * norm): the root is missing"},
                         {scaled(1 / norm), "divided by the norm: scale by max_norm / norm"}};

@@ -98,7 +98,12 @@ void judge(const Case& c, int64_t rank, const std::vector<Piece>& got) {
   if (got.size() < expected.size()) stop("a piece is missing" + details);
   if (got.size() > expected.size())
     stop("too many pieces: at most one from each saved shard" + details);
-  stop("the pieces are wrong" + details);
+  const auto [mine, theirs] = std::ranges::mismatch(got, expected);
+  const char* field = mine->rank != theirs->rank     ? "rank"
+                      : mine->first != theirs->first ? "from.first"
+                      : mine->last != theirs->last   ? "from.last"
+                                                     : "to";
+  stop(fmt::format("`{}` of piece {} is wrong", field, mine - got.begin()) + details);
 }
 
 TEST(Task7, AnyNumberOfRanksReads) {

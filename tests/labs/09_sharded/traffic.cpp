@@ -99,8 +99,8 @@ void expect_gathered_ahead(const Sizes& sizes, const std::vector<Operation>& gat
     const bool ends_pass = (k + 1) % sizes.forward().size() == 0;
     if (!ends_pass && gathers[k].waiting_ns < gathers[k + 1].begin_ns)
       stop(
-          fmt::format("open_values waits for part {} before it has posted part {}: post use.next "
-                      "first, so that it can follow at once while this rank still waits{}",
+          fmt::format("open_values waits for part {} before it has posted part {}: post both "
+                      "before you wait, so that use.next follows at once{}",
                       parts[k], parts[k + 1], where));
   }
 }

@@ -188,6 +188,12 @@ std::vector<Mistake> BlockMistakes::weight(const std::string& where,
   made(
       dy, [&](size_t m) { return norm_of(m, traces[m].input, ones); },
       "the norm is computed again without its weight");
+  const std::string other = mlp ? "input_layernorm" : "post_attention_layernorm";
+  if (const auto found = values_.find("model.layers.0." + other + ".weight");
+      found != values_.end())
+    made(
+        dy, [&](size_t m) { return norm_of(m, traces[m].input, found->second); },
+        "the norm is computed again with the weight of the layer's other norm");
   if (!mlp)
     made(
         dy,
@@ -236,6 +242,16 @@ std::vector<Mistake> BlockMistakes::weight(const std::string& where,
         return swapped;
       },
       normed, "the gradients of keys and values are exchanged");
+  for (const lab::Rotation rotation : {lab::Rotation::kForward, lab::Rotation::kBackward})
+    made(
+        [&](size_t m) {
+          const Tensor qkv = traces[m].first.clone();
+          lab::rope(QkvColumns(case_, qkv).rotated, rope_angles(case_), case_.length, 0, rotation);
+          return of_qkv(m, qkv, true);
+        },
+        normed,
+        "attention_backward is given queries and keys rotated otherwise than kept.qkv has "
+        "them: it takes them as attention_forward did");
   made([&](size_t m) { return of_qkv(m, newest.first, true); }, normed, another);
   made([&](size_t m) { return traces[m].first; }, normed,
        "made from kept.qkv, not from its gradient");

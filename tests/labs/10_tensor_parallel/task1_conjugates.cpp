@@ -36,8 +36,13 @@ void judge(const std::vector<Tensor>& xs, const std::vector<Parcel>& ranks) {
             largest[i] = std::max(largest[i], numbers_of(x)[i]);
         Numbers mean = sum;
         for (double& value : mean) value /= static_cast<double>(n);
+        Numbers part = own;
+        for (double& value : part) value /= static_cast<double>(n);
         if (!d.sums)
-          return {{sum,
+          return {{part, fmt::format("{} divides by the number of ranks: in this direction the "
+                                     "numbers stay as they are",
+                                     d.name)},
+                  {sum,
                    fmt::format("{} sums over the ranks: in this direction the numbers stay as they "
                                "are",
                                d.name)},

@@ -196,6 +196,7 @@ struct Squares {
   double embedding = 0;      // of the embedding, and of its first slice
   double first_of_embedding = 0;
   double norm_of_ranks = 0;  // the ranks' norms, added
+  double whole_numbers = 0;  // each tensor's cut down to a whole number
 };
 
 Squares squares_in(const std::map<std::string, Tensor>& gradients, size_t tp,
@@ -215,8 +216,11 @@ Squares squares_in(const std::map<std::string, Tensor>& gradients, size_t tp,
   for (size_t r = 0; r < ranks.size(); ++r) {
     double own = 0;
     for (const auto& [name, gradient] : gradients)
-      if (ranks[r].has(name) && (gradient.dims() > 1 || r % tp == 0))
-        own += squares_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
+      if (ranks[r].has(name) && (gradient.dims() > 1 || r % tp == 0)) {
+        const double of_tensor = squares_of(lab::slice_of(name, gradient, slice(r % tp, tp)));
+        own += of_tensor;
+        s.whole_numbers += std::floor(of_tensor);
+      }
     s.norm_of_ranks += std::sqrt(own);
   }
   return s;
@@ -284,6 +288,9 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                    {{std::sqrt(matrices + norms * static_cast<double>(tp) / 2)},
                     "clip_gradients: half of the norms' squares are counted on each slice: that is "
                     "right for two slices only"},
+                   {{std::sqrt(squares.whole_numbers)},
+                    "clip_gradients: squares are added up as whole numbers: a sum that begins with "
+                    "the int 0 is an int; std::accumulate, for instance, needs 0.0"},
                    {{squares.norm_of_ranks},
                     "clip_gradients: the ranks' norms are added: add their squares"}};
          },
