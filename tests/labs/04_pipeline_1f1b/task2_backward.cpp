@@ -173,27 +173,27 @@ void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
   }
 }
 
-/// What a gradient that is not finite does to a step must be seen: nobody repairs it on the way.
+/// What a gradient that is not finite does to a step must be seen: nobody repairs it on the way. It
+/// is that of the last pass, because what is infinite stays in the gradients.
 std::vector<Parcel> overflowed_inputs(const Pipeline& pipeline) {
   std::vector<Parcel> stages = inputs(pipeline);
-  for (size_t k = 0; k < pipeline.passes(); ++k) {
-    const Tensor gradient = logits_gradient(pipeline, k);
-    gradient.data()[0] = std::numeric_limits<float>::infinity();
-    stages.back().set(fmt::format("logits_gradient.{}", k), gradient);
-  }
+  const size_t last = pipeline.passes() - 1;
+  const Tensor gradient = logits_gradient(pipeline, last);
+  gradient.data()[0] = std::numeric_limits<float>::infinity();
+  stages.back().set(fmt::format("logits_gradient.{}", last), gradient);
   return stages;
 }
 
 void judge_overflowed(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
-  for (size_t pass = 0; pass < pipeline.passes(); ++pass)
-    for (size_t s = 0; s < stages.size(); ++s) {
-      const Tensor got = stages[s].tensor(fmt::format("gradients.{}", pass));
-      if (std::ranges::all_of(got.values(), [](float g) { return std::isfinite(g); }))
-        stop(
-            fmt::format("rank {}: its gradients are finite, although the gradient of the loss is "
-                        "not: hand on what stage.backward returns, whatever it is",
-                        s));
-    }
+  const std::string last = fmt::format("gradients.{}", pipeline.passes() - 1);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const Tensor got = stages[s].tensor(last);
+    if (std::ranges::all_of(got.values(), [](float g) { return std::isfinite(g); }))
+      stop(
+          fmt::format("rank {}: its gradients are finite, although the gradient of the loss is "
+                      "not: hand on what stage.backward returns, whatever it is",
+                      s));
+  }
 }
 
 const PipelineScenario kOverflowed{"backward", overflowed_inputs, judge_overflowed, Way::kBackward};
