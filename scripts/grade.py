@@ -29,12 +29,13 @@ from grade_judge import Grader, Lab
 from grade_kit import built_labs
 from grade_run import stopping
 from grade_sandbox import why_not
-from grade_similar import similar_pairs
+from grade_similar import MOST, similar_pairs
 from grade_submissions import GradeError, Submission, printable, submissions
 from lab_numbers import parse_labs
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_GRADED = 3  # exit code of verdicts, and of this program
+TABLES = ("results.csv", "moodle.csv", "canvas.csv", "junit.xml", "index.html")
 
 
 def all_labs():
@@ -58,15 +59,20 @@ def chosen_labs(options, course, found):
             raise GradeError(f"--labs: {error}") from None
         labs = {number: labs[number] for number in numbers}
     wanted = {number: lab.path for number, lab in labs.items()}
-    print(f"reading {len(found)} submissions", flush=True)
+    print(f"reading {counted(found)}", flush=True)
     with ThreadPoolExecutor(8) as workers:  # clones wait for the network
         list(workers.map(lambda one: read(one, wanted, not options.no_sandbox), found))
     if not options.labs and not course.labs:
         labs = {number: lab for number, lab in labs.items() if any(begun(one, lab, len(wanted)) for one in found)}
     if not labs:
         reasons = [problem for one in found for problem in one.problems.values()]
-        raise GradeError("no submission has a lab that somebody has begun" + "".join(f" ({why})" for why in reasons[:1]))
+        raise GradeError("no submission has a file that differs from its starter: name the labs with --labs" +
+                         "".join(f" ({why})" for why in reasons[:1]))
     return list(labs.values())
+
+
+def counted(found):
+    return f"{len(found)} submission{'s' if len(found) != 1 else ''}"
 
 
 def begun(submission, lab, labs):
@@ -87,13 +93,13 @@ def in_words(results):
 
 
 def remarks(submission, results):
-    """In one line, about a submission that could not be judged as it should have been."""
+    """In one line, about a submission that could not be judged as it should have been; empty if it could."""
     if submission.notes:
-        return f" (note: {printable(submission.notes[0])})"
+        return f"note: {printable(submission.notes[0])}"
     for result in results.values():
         messages = {task["message"].split("\n")[0] for task in result["tasks"]}
         if len(messages) == 1 and not result["points"] and (message := messages.pop()):
-            return f" ({printable(message)})"
+            return printable(message)
     return ""
 
 
@@ -124,8 +130,8 @@ def grade_class(grader, found, out):
             results[name] = job.result()
             left = (time.monotonic() - begin) / count * (len(found) - count)
             rest = f", {left / 60:.0f} min left" if left > 90 else ""
-            print(f"[{count}/{len(found)}{rest}] {name}: {in_words(results[name])}{remarks(jobs[job], results[name])}",
-                  flush=True)
+            remark = remarks(jobs[job], results[name])
+            print(f"[{count}/{len(found)}{rest}] {name}: {in_words(results[name])}{remark and f' ({remark})'}", flush=True)
     finally:
         workers.shutdown(cancel_futures=True)
     return {submission.name: results[submission.name] for submission in found}
@@ -162,6 +168,16 @@ def print_table(results, labs):
         print(name.ljust(width) + cells + f"{grade_report.total_in_words(result):>8}")
 
 
+def print_exceptions(found, results, out):
+    """What an instructor should look at before the points go anywhere."""
+    odd = {one.name: remark for one in found if (remark := remarks(one, results[one.name]))}
+    if odd:
+        print("\nlook at these first:" + "".join(f"\n  {name}: {remark}" for name, remark in odd.items()))
+    others = sorted(file.parent.name for file in out.glob("*/tasks.json") if file.parent.name not in results)
+    if others:
+        print(f"\n{out} also has pages of earlier runs that are in none of the tables: {', '.join(others)}")
+
+
 def parsed():
     parser = argparse.ArgumentParser(prog="./workbook grade", usage="%(prog)s PATH... [options]",
                                      description="Grades submissions: folders, .zip, .tar.gz, git repositories and "
@@ -171,14 +187,15 @@ def parsed():
     parser.add_argument("--labs", help="such as 01-03,5 or 1,1cuda (default: the course's, or those somebody has begun)")
     parser.add_argument("--course", metavar="FILE", type=Path, help="deadlines, late policy, weights (TOML)")
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("grades"),
-                        help="for the results (default: grades); results there are not made again")
+                        help="for the results (default: grades); what has been graded there is not graded again")
     parser.add_argument("--seed", type=int, default=1, help="draws other scenarios (default: the students')")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="submissions at once (default: one per core)")
     parser.add_argument("--similar", action="store_true", help="list similar pairs, too; needs similarity-tester")
     parser.add_argument("--no-sandbox", action="store_true", help="without bubblewrap: with limits only")
     options = parser.parse_args()
-    if options.jobs < 1 or options.seed < 1:
-        parser.error("--jobs and --seed must be at least 1")
+    for name in ("jobs", "seed"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1")
     return options
 
 
@@ -195,24 +212,29 @@ def main():
     numbers = [lab.number for lab in labs]
     built_labs(options.build, numbers)
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
+        options.out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise GradeError(f"--out {options.out} is a file, not a folder") from None
     except OSError as error:
         raise GradeError(f"--out {options.out}: {error.strerror}") from None
     pairs = similar_pairs(found, labs) if options.similar else {}
     how = "without a sandbox" if options.no_sandbox else "each in a sandbox"
-    print(f"{len(found)} submissions, labs {' '.join(numbers)}, {how}", flush=True)
+    print(f"{counted(found)}, lab{'s' if len(labs) > 1 else ''} {' '.join(numbers)}, {how}", flush=True)
     with tempfile.TemporaryDirectory(prefix="workbook-grade.", ignore_cleanup_errors=True) as scratch:
         Path(scratch).chmod(0o755)
         grader = Grader(options.build.resolve(), labs, course, options, Path(scratch))
         check_solutions(grader, options.out)
+        for table in TABLES:  # of an earlier run: not to be taken for this one's, should it be interrupted
+            (options.out / table).unlink(missing_ok=True)
         results = grade_class(grader, found, options.out)
     grade_report.write_class(options.out, results, labs, pairs)
     grade_tables.write_tables(options.out, found, results, labs)
     print_table(results, labs)
     for lab, ones in pairs.items():
-        print(f"\nsimilar, lab {lab}:" + "".join(f"\n{share:>5} %  {one}  {other}" for share, one, other in ones))
-    print(f"\n{options.out}: results.csv, moodle.csv, canvas.csv, junit.xml, index.html; of each submission "
-          "results.json and index.html")
+        most = f", the {MOST} most similar pairs" if len(ones) == MOST else ""
+        print(f"\nsimilar, lab {lab}{most}:" + "".join(f"\n{share:>5} %  {one}  {other}" for share, one, other in ones))
+    print_exceptions(found, results, options.out)
+    print(f"\n{options.out}: {', '.join(TABLES)}; of each submission results.json and index.html")
     if not all(map(grade_report.is_graded, results.values())):
         print("some tasks are not graded, because the harness failed: run again, which grades only these")
         return NOT_GRADED
@@ -233,4 +255,6 @@ if __name__ == "__main__":
     except GradeError as problem:
         sys.exit(f"error: {problem}")
     except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on with the submissions that are left")
+        print("interrupted: the same command grades the submissions that are left, and then writes the tables",
+              file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)

@@ -6,9 +6,9 @@
     max_days = 3                      # later than that: no points; default: no limit
 
     [lab.01]
-    deadline = 2026-10-16T23:59:00+02:00
+    deadline = 2026-10-16T23:59:00+02:00  # without +02:00: in the time zone of this machine
     weight = 20                       # what the lab counts in the total; for all labs or for none
-    points = {1a = 10, 1b = 20}       # in place of those in points.json
+    points = {1a = 10, 1b = 20}       # in place of those in points.json; other tasks keep theirs
 
 Every table and key is optional.
 """
@@ -58,13 +58,15 @@ def read_course(file, graded):
     try:
         with open(file, "rb") as stream:
             text = tomllib.load(stream)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise GradeError(f"{file}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise GradeError(f"{file}: {printable(error)}") from None
     reader = Reader(file)
     reader.only(text, "the file", "late", "lab")
     late = reader.table(text, "late")
     reader.only(late, "late", "percent_per_day", "grace_minutes", "max_days")
-    course = Course(percent=reader.number(late, "percent_per_day", 0), grace=reader.number(late, "grace_minutes", 0),
+    course = Course(percent=reader.number(late, "percent_per_day", 0, 100), grace=reader.number(late, "grace_minutes", 0),
                     max_days=reader.number(late, "max_days", math.inf))
     for name in reader.table(text, "lab"):
         place = f"lab.{name}"
@@ -102,11 +104,12 @@ class Reader:
             raise GradeError(f"{self.file}: {key} must be a table, such as [{key}]")
         return value
 
-    def number(self, table, key, default):
+    def number(self, table, key, default, most=math.inf):
         value = table.get(key, default)
         if value is not default and (isinstance(value, bool) or not isinstance(value, (int, float)) or
-                                     not 0 <= value < math.inf):
-            raise GradeError(f"{self.file}: {key} = {printable(value)} must be a number, 0 or more")
+                                     not 0 <= value <= most or value == math.inf):
+            limits = "0 or more" if most == math.inf else f"from 0 to {most}"
+            raise GradeError(f"{self.file}: {key} = {printable(value)} must be a number, {limits}")
         return value
 
     def time(self, table, place):

@@ -17,6 +17,7 @@ from grade_submissions import LARGEST, Refused, printable
 
 UNPACKED = 512 << 20       # bytes of an archive that are looked at
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
+SOURCES = (".cpp", ".cu")  # a submission may be the file of a lab alone
 ENTRIES = 50_000           # files of a submission that are looked at
 
 
@@ -92,8 +93,10 @@ def entries(path):
         yield from folder_entries(path)
     elif not path.is_file():
         raise Refused(f"{printable(path)}: there is no such folder or archive")
+    elif path.suffix in SOURCES:
+        yield path.name, lambda: read_regular(path)
     elif not path.name.lower().endswith(ARCHIVES):
-        raise Refused(f"{printable(path.name)} is not a folder, .zip or .tar.gz")
+        raise Refused(f"{printable(path.name)} is not a folder, .zip, .tar.gz or the file of a lab")
     elif path.name.lower().endswith(".zip"):
         yield from zip_entries(path)
     else:

@@ -78,18 +78,24 @@ def lateness(lab):
 def write_submission(folder, submission, result, labs):
     write(folder / "tasks.json", json.dumps(result, indent=1))
     write(folder / "results.json", json.dumps(gradescope(result), indent=1))
-    page = [STYLE.format(title=html.escape(submission.name))]
+    page = [STYLE.format(title=html.escape(submission.student.get("name", submission.name)))]
     page += [f"<p>{html.escape(note)}</p>" for note in submission.notes]
     for lab in labs:
         tasks = result[lab.number]["tasks"]
-        page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>"
-                    f"<p>{html.escape(lateness(result[lab.number]))}</p>\n<table>")
+        page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>")
+        if late := lateness(result[lab.number]):
+            page.append(f"<p>{html.escape(late)}</p>")
+        page.append("<table>")
         for task in tasks:
             page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
                         f"<td class=n>{reached(task)}</tr>")
         page.append("</table>")
-        page += [f"<h3>Task {html.escape(task['id'])}</h3><pre>{html.escape(said(task))}</pre>"
-                 for task in tasks if not task["passed"]]
+        ids = {}  # of the tasks that failed, by what is said about them
+        for task in tasks:
+            if not task["passed"]:
+                ids.setdefault(said(task), []).append(task["id"])
+        page += [f"<h3>Task{'s' if len(same) > 1 else ''} {html.escape(', '.join(same))}</h3>"
+                 f"<pre>{html.escape(text)}</pre>" for text, same in ids.items()]
     write(folder / "index.html", "\n".join(page))
 
 

@@ -78,29 +78,46 @@ def submission(word, folder, name=None):
     return Submission(name or re.split(r"[/:]", ending)[-1], path, source, reference)
 
 
-def rows(file):
+def read_table(file):
+    """(line, cells) of every row that is not empty. Spreadsheets separate by a semicolon where the comma is decimal."""
     try:
-        with open(file, newline="", encoding="utf-8-sig") as stream:
-            table = [row for row in csv.reader(stream) if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        text = file.read_text(encoding="utf-8-sig")
+        separator = ";" if ";" in text.partition("\n")[0] and "," not in text.partition("\n")[0] else ","
+        reader = csv.reader(text.splitlines(keepends=True), delimiter=separator)
+        return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
+    except OSError as error:
+        raise GradeError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise GradeError(f"{file} is not UTF-8: save it as \"CSV UTF-8\"") from None
+    except csv.Error as error:
         raise GradeError(f"{file}: {error}") from None
+
+
+def rows(file):
     columns = list(COLUMNS[:2])
     found = []
-    for number, row in enumerate(table, 1):
-        cells = [cell.strip() for cell in row]
-        if number == 1 and [cell.lower() for cell in cells[:2]] == columns:
+    lines = {}  # by name
+    for count, (number, cells) in enumerate(read_table(file)):
+        if count == 0 and [cell.lower() for cell in cells[:2]] == columns:
             columns = [cell.lower() for cell in cells]
             if unknown := [column for column in columns if column not in COLUMNS]:
                 raise GradeError(f"{file}: there is no column '{unknown[0]}', only {', '.join(COLUMNS)}")
             continue
         if len(cells) < 2 or not cells[0] or not cells[1]:
-            raise GradeError(f"{file}: row {number} needs a name and a path")
+            raise GradeError(f"{file}: line {number} needs a name and a path")
         found.append(submission(cells[1], file.parent, cells[0]))
+        if not URL.match(cells[1]) and not found[-1].path.exists():
+            begin = "the first line is name,path and more columns, or" if count == 0 else "leave out who handed in nothing;"
+            raise GradeError(f"{file}: line {number}: {begin} '{printable(cells[1])}' must be a submission, "
+                             "but there is no such file or folder")
+        if (other := lines.setdefault(cells[0].lower(), number)) != number:
+            raise GradeError(f"{file}: lines {other} and {number} have the same name, '{printable(cells[0])}': "
+                             "tell the two apart")
         found[-1].student = dict(zip(columns, cells))
         if text := found[-1].student.get("submitted"):
             try:
                 found[-1].submitted = datetime.fromisoformat(text).astimezone()
             except ValueError:
-                raise GradeError(f"{file}: row {number}: '{printable(text)}' is not a time "
+                raise GradeError(f"{file}: line {number}: '{printable(text)}' is not a time "
                                  "such as 2026-10-16T23:59:00+02:00") from None
     return found

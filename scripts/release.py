@@ -65,6 +65,8 @@ WRONG_VERSIONS = "experiments"  # the folder, below reference/ARCHITECTURE, of w
 SECTIONS = ["The labs", "Working on a lab", "Several ranks", "Training and telling stories", "Other machines",
             "When something goes wrong", "Licence"]
 
+HONESTY = ["For students", "What the grader detects", "What it cannot detect"]  # of docs/honesty.md
+
 CROSS_COMPILERS = {"x86_64": "x86_64-linux-gnu-", "aarch64": "aarch64-linux-gnu-"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^()\s]+)\)")
 
@@ -192,6 +194,9 @@ def released_files(book, labs, given):
         if (values := f"solutions/{folder}/predictions.json") in book.files:
             files[f"reference/predictions/{folder}.json"] = book.files[values]
     files["README.md"] = (readme(book, labs).encode(), False)
+    honesty = book.text("docs/honesty.md")
+    parts = [honesty.split("\n\n")[0] + "\n", *(section(honesty, heading) for heading in HONESTY)]
+    files["docs/honesty.md"] = ("\n".join(parts).encode(), False)
     files["reference/README.md"] = (about_reference(given).encode(), False)
     return with_links(files)
 
@@ -202,7 +207,7 @@ def section(text, heading):
     """The section of a Markdown text, with its heading."""
     found = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", text, re.M | re.S)
     if not found:
-        raise ReleaseError(f"README.md has no section '{heading}', which released copies need")
+        raise ReleaseError(f"there is no section '{heading}' in a text that released copies need")
     return found[0].rstrip() + "\n"
 
 
@@ -426,6 +431,8 @@ def release(book, build, out, labs, given, classroom):
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ReleaseError(f"{out} is there already: choose another folder, or --update {out}")
+    if out.resolve().is_relative_to(ROOT):
+        raise ReleaseError(f"{out} is inside the workbook: choose a folder outside of it")
     files, manifest = contents(book, build, labs, given, classroom)
     for path, (data, executable) in files.items():
         write(out / path, data, executable)
@@ -521,6 +528,8 @@ def main():
     if changed := run("git", "status", "--porcelain", "--untracked-files=no").splitlines():
         print(f"note: the last commit is released; {len(changed)} files have changed since", file=sys.stderr)
     if options.gradescope:
+        if not options.gradescope.lower().endswith(".zip"):
+            raise ReleaseError(f"{options.gradescope}: Gradescope takes a .zip")
         graded = [lab for lab in named if f"labs/{book.folders[lab]}/points.json" in book.files]
         if not graded:
             raise ReleaseError(f"{described(named)}: no points to give")

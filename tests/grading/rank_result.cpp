@@ -113,9 +113,11 @@ void describe_end(const ChildProcess& child, const std::filesystem::path& file,
     } else {
       result.outcome = Outcome::kReturned;
     }
-  } catch (const std::exception& error) {
-    result.message =
-        fmt::format("rank {} returned a damaged result ({})", result.rank, error.what());
+  } catch (const std::exception&) {  // its message names a temporary file
+    result.message = fmt::format(
+        "rank {} ended with exit code {} and left a damaged result: does the code call exit, or "
+        "write files?",
+        result.rank, code);
   }
 }
 

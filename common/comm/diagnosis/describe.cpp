@@ -31,11 +31,16 @@ std::vector<int> ranks_with(const std::vector<Counterpart>& parts, Part part) {
   return ranks;
 }
 
-std::string explain_message(const OpRecord& op, const Counterpart& other) {
+std::string explain_message(const std::vector<RankSnapshot>& job, const OpRecord& op,
+                            const Counterpart& other) {
   const std::string verb = other_verb(op);
   switch (other.part) {
     case Part::kNotPosted:
-      return fmt::format("rank {} has not posted the {}", other.rank, verb);
+      return fmt::format(
+          "rank {} has not posted the {}{}", other.rank, verb,
+          other.op == nullptr
+              ? ""
+              : ", but " + describe_briefly(*other.op, job[static_cast<size_t>(other.rank)]));
     case Part::kDiffers:
       return fmt::format("rank {} has posted the {} with {} bytes", other.rank, verb,
                          format_count(other.op->bytes));
@@ -138,7 +143,7 @@ std::string describe_wait(const std::vector<RankSnapshot>& job, const RankSnapsh
   const std::vector<Counterpart> parts = counterparts(job, waiter);
   if (parts.empty()) return text;
   text += ": ";
-  text += is_message(op.kind) ? explain_message(op, parts[0]) : explain_collective(job, parts);
+  text += is_message(op.kind) ? explain_message(job, op, parts[0]) : explain_collective(job, parts);
   for (const Counterpart& other : parts) {
     const std::string fate = describe_fate(job[static_cast<size_t>(other.rank)]);
     if (other.part != Part::kDone && !fate.empty()) text += "; " + fate;

@@ -163,7 +163,16 @@ std::optional<Diagnosis> Case::deadlock() const {
   if (circle.empty()) return {};
   std::vector<OpKind> kinds;
   for (int rank : circle) kinds.push_back(holding_up(at(rank))->kind);
-  return conclude(Kind::kDeadlock, circle_headline(circle), circle, advice_about_circle(kinds));
+  // In every place of the circle the message is there, but with another tag or in another group.
+  const auto in_another_stream = [this](int rank) {
+    return is_message(holding_up(at(rank))->kind) && counterparts(now_, at(rank))[0].op != nullptr;
+  };
+  const OpRecord& first = *holding_up(at(circle[0]));
+  const std::string advice =
+      std::ranges::all_of(circle, in_another_stream)
+          ? advice_about_streams(first, *counterparts(now_, at(circle[0]))[0].op)
+          : advice_about_circle(kinds);
+  return conclude(Kind::kDeadlock, circle_headline(circle), circle, advice);
 }
 
 }  // namespace

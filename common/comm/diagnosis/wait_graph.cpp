@@ -20,7 +20,10 @@ Counterpart message_part(const RankSnapshot& peer, int waiter, const OpRecord& o
            other.tag == op.tag;
   };
   bool passed = false;  // messages of a stream are posted in the order of their numbers
+  const OpRecord* in_another = nullptr;
   for (const OpRecord& other : peer.pending) {
+    if (other.kind == kind && other.peer == waiter && !in_stream(other) && in_another == nullptr)
+      in_another = &other;
     if (!in_stream(other)) continue;
     if (other.sequence == op.sequence)
       return {peer.rank, other.bytes == op.bytes ? Part::kUnderWay : Part::kDiffers, &other};
@@ -28,7 +31,8 @@ Counterpart message_part(const RankSnapshot& peer, int waiter, const OpRecord& o
   }
   for (const OpRecord& other : peer.recent)
     passed |= in_stream(other) && other.sequence >= op.sequence;
-  return {peer.rank, passed ? Part::kDone : Part::kNotPosted, nullptr};
+  if (passed) return {peer.rank, Part::kDone, nullptr};
+  return {peer.rank, Part::kNotPosted, in_another};
 }
 
 /// A member's part in a collective.

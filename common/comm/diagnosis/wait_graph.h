@@ -18,7 +18,9 @@ enum class Part {
 struct Counterpart {
   int rank = 0;
   Part part = Part::kNotPosted;
-  const OpRecord* op = nullptr;  // of the other rank, while it is pending
+  /// Of the other rank, while it is pending. Of a message that it has not posted: one that it has
+  /// posted to, or from, the same rank with another tag or in another group, if there is any.
+  const OpRecord* op = nullptr;
 
   /// The wait cannot end unless the other rank acts.
   bool blocks() const { return part == Part::kNotPosted || part == Part::kDiffers; }
