@@ -243,7 +243,37 @@ class GradeCourseTest(unittest.TestCase):
             shutil.copy(ROOT / "labs" / lab, ann / "labs" / lab)
         git(ann, "add", ".")
         git(ann, "commit", "-m", "starters")
-        self.assertIn("1 submissions, labs 02,", self.grade(ann, labs=())[0])
+        self.assertIn("1 submission, lab 02,", self.grade(ann, labs=())[0])
+
+    def test_what_to_look_at(self):
+        """Submissions with a problem, and pages of earlier runs, are listed; a page says each thing once."""
+        self.student("ann", "passes 1")
+        (self.folder / "bob.rar").write_bytes(b"Rar!")
+        shutil.copy(self.student("cid") / FILE, self.folder / Path(FILE).name)
+        (self.folder / "list.csv").write_text("name;path\nAnn Ä.;ann\n", encoding="utf-8")
+        self.grade(self.folder / "list.csv")
+        page = (self.folder / "grades/Ann_Ä/index.html").read_text(encoding="utf-8")
+        self.assertIn("<h1>Ann Ä.</h1>", page)
+        self.assertIn("Tasks 2, 3, 4, 5", page)
+        self.assertEqual(page.count("is wrong"), 1)
+        output, results = self.grade(self.folder / "bob.rar", self.folder / Path(FILE).name)
+        self.assertEqual({name: result["points"] for name, result in results.items() if name != "Ann_Ä"},
+                         {"bob.rar": 0, Path(FILE).name: 100})
+        self.assertIn("look at these first:\n  bob.rar: bob.rar is not a folder", output)
+        self.assertIn("in none of the tables: Ann_Ä", output)
+
+    def test_interrupted(self):
+        """No table of an earlier run is left that could be taken for this one's."""
+        ann = self.student("ann")
+        self.grade(ann)
+        self.addCleanup(setattr, grade, "grade_class", grade.grade_class)
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        grade.grade_class = interrupt
+        with self.assertRaises(KeyboardInterrupt):
+            self.grade(ann)
+        self.assertEqual([path.name for path in (self.folder / "grades").glob("*.*")], [])
 
     @unittest.skipUnless(shutil.which("sim_c++"), "similarity-tester is not installed")
     def test_similar(self):
@@ -282,17 +312,22 @@ class GradeCourseTest(unittest.TestCase):
         ann = self.student("ann")
         for text, reason in {"[lab.99]\n": "the labs with points are", "[late]\nper_day = 1\n": "no key 'per_day'",
                              "[lab.02]\ndeadline = 2026-10-16\n": "a date, a time", "x": "key/value",
-                             "[lab.02]\nweight = -1\n": "must be a number", "[lab.02]\nweight = true\n": "must be a number",
+                             "[lab.02]\nweight = -1\n": "must be a number", "[late]\npercent_per_day = 300\n": "from 0 to 100", "[lab.02]\nweight = true\n": "must be a number",
                              "[lab.02]\npoints = {9 = 1}\n": "no key '9'", "lab = 2\n": "lab must be a table",
                              "[lab.01]\nweight = 1\n[lab.02]\n": "lab.02 has no weight"}.items():
             (self.folder / "course.toml").write_text(text, encoding="utf-8")
             with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
                 self.grade(ann, "--course", self.folder / "course.toml")
         for text, reason in {"name,path,grade\n": "no column 'grade'", "ann\n": "needs a name and a path",
-                             "name,path,submitted\nann,ann,yesterday\n": "is not a time"}.items():
+                             "name,path,submitted\nann,ann,yesterday\n": "is not a time",
+                             "name,path\n\nann,an\n": "line 3: .*'an' must be", "who,where\nann,ann\n": "name,path and",
+                             "ann,ann\nAnn,ann\n": "lines 1 and 2 have the same name"}.items():
             (self.folder / "list.csv").write_text(text, encoding="utf-8")
             with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
                 self.grade(self.folder / "list.csv")
+        (self.folder / "list.csv").write_bytes("name,path\nBöll,ann\n".encode("latin-1"))
+        with self.assertRaisesRegex(GradeError, "is not UTF-8"):
+            self.grade(self.folder / "list.csv")
         with self.assertRaisesRegex(GradeError, "--labs: there is no lab '99'"):
             self.grade(ann, labs=("--labs", "99"))
 

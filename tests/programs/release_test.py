@@ -335,6 +335,8 @@ class Release(unittest.TestCase):
         for words, reason in (("--labs 97 --out x", "there is no lab '97'"), ("--labs 3-1 --out x", "ends before"),
                               ("--labs 1 --given 2 --out x", "lab 02 is not among"),
                               (f"--labs 1 --out {self.course}", "is there already"),
+                              (f"--labs 1 --out {ROOT / 'labs/zz'}", "is inside the workbook"),
+                              ("--labs 1 --gradescope x.tar", "takes a .zip"),
                               (f"--update {ROOT / 'docs'}", "not made by ./workbook release"),
                               (f"--update {self.course} --labs 0-1", "labs 02 cannot be taken back")):
             with self.subTest(words), self.assertRaisesRegex(release.ReleaseError, re.escape(reason)):
