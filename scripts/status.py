@@ -120,15 +120,6 @@ def is_done(graded, points, entries):
     return reached is not None and reached[1] == reached[2]
 
 
-def in_one_line(question, width):
-    """The question, without its middle if it is long: its end says what is asked for."""
-    if len(question) <= width:
-        return question
-    head = textwrap.shorten(question, width * 3 // 5, placeholder="", break_on_hyphens=False)
-    tail = textwrap.shorten(question[::-1], width - len(head) - 3, placeholder="", break_on_hyphens=False)[::-1]
-    return f"{head} … {tail}"
-
-
 def shown(number, unit, digits=12):
     """A number with its unit; `digits` count only where it is not whole."""
     if number == int(number) and abs(number) < 1e15:
@@ -191,7 +182,8 @@ def report(root, folder, points):
     lines = [f"predictions: {filled} of {len(entries)} filled in (labs/{folder}/predictions.json)"]
     width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
     for entry in entries:
-        lines += ["  " + in_one_line(entry["question"], width - 2), "    " + compared(entry, values if done else None)]
+        lines += textwrap.wrap(entry["question"], width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+        lines.append("    " + compared(entry, values if done else None))
     if done and values:
         lines.append(reasons(root, folder, values))
     else:

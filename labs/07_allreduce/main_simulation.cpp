@@ -71,7 +71,8 @@ auto if_written(const Function& function) -> std::optional<decltype(function())>
 void print_table(const std::optional<Choice>& choice, int ranks, int64_t elements,
                  const CostModel& costs) {
   const auto microseconds = [](const std::optional<double>& seconds) {
-    return seconds ? fmt::format("{:.1f}", 1e6 * *seconds) : "not written";
+    return seconds ? fmt::format("{:.{}f}", 1e6 * *seconds, *seconds < 1e-5 ? 3 : 1)
+                   : "not written";
   };
   fmt::print("\n{:<14} {:>14} {:>14}\n", "", "predicted us", "simulated us");
   for (size_t i = 0; i < kAlgorithms; ++i) {

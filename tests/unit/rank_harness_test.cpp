@@ -185,8 +185,7 @@ TEST(RankHarness, TodoIsNoError) {
 TEST(RankHarness, GarbageIsNoResult) {
   const RankResult result = run("garbage")[0];
   EXPECT_EQ(result.outcome, Outcome::kExit);
-  EXPECT_NE(result.message.find("left a damaged result"), std::string::npos)
-      << result.message;
+  EXPECT_NE(result.message.find("left a damaged result"), std::string::npos) << result.message;
 }
 
 TEST(RankHarness, UnknownScenarioIsAnError) {

@@ -107,7 +107,7 @@ std::vector<int> receivers(const std::vector<Message>& messages) {
 }
 
 std::string details(const std::vector<Message>& sent, const std::vector<Message>& promised) {
-  return fmt::format("\nit sent: {}\nexpected: {}", in_words(sent), in_words(promised));
+  return fmt::format("\nit sent {}; expected: {}", in_words(sent), in_words(promised));
 }
 
 /// Whether the chunks are so long that the contract says nothing about the number of messages.
@@ -173,9 +173,10 @@ void expect_sends(const Case& c, const std::vector<Operation>& operations,
     stop(fmt::format("{} sends to other ranks, or other chunks, than the contract says{}", who,
                      details(sent, promised)));
   if (c.function == "doubling_all_reduce" && in_order != promise.sends)
-    stop(fmt::format("{} sends to ranks {} one after the other, where the contract says {}", who,
+    stop(fmt::format("{} sends to ranks {} one after the other, where the contract says {}{}", who,
                      fmt::join(receivers(in_order), ", "),
-                     fmt::join(receivers(promise.sends), ", ")));
+                     fmt::join(receivers(promise.sends), ", "),
+                     reason_of(c, sent, promised, static_cast<int>(members.size()))));
 }
 
 /// Where there is something to add in every step: `combine` has been called often enough. What it
@@ -186,7 +187,8 @@ void expect_additions(const Case& c, const std::vector<Operation>& operations, i
   if (c.elements < n || additions >= promised) return;
   stop(
       fmt::format("the numbers and messages are right, but rank {} calls combine {} times, not {}: "
-                  "all additions are lab::combine's, which makes them take time in a simulation",
+                  "the contract says which rank adds, and all additions are lab::combine's, which "
+                  "makes them take time in a simulation",
                   place, additions, promised));
 }
 

@@ -67,8 +67,11 @@ std::string mistake_in_doubling(const Question& q, double got) {
     return "as if n were rounded up to a power of two, where p is rounded down";
   if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
     return "as if there were log2(n) doublings, where there are log2(p)";
-  if (equal(got, on(p) + fold - q.costs.gamma * static_cast<double>(q.elements)))
+  const double addition = q.costs.gamma * static_cast<double>(q.elements);
+  if (equal(got, on(p) + fold - addition))
     return "without the addition of the guests' numbers, those of ranks p and above";
+  if (equal(got, on(p) + fold + addition))
+    return "as if the guests, ranks p and above, added what they receive at the end";
   return "";
 }
 
@@ -88,9 +91,18 @@ std::string mistake_across_hosts(const Question& q, double got) {
     changed.costs.between = between;
     return time_of(3, changed, between);
   };
+  const auto with_hosts_of = [&](int ranks) {
+    Question changed = q;
+    changed.costs.ranks_per_host = ranks;
+    return time_of(3, changed, q.costs.between);
+  };
   const double right = time_of(3, q, slowest(q));
   if (equal(got, right - across((q.elements + m - 1) / m) + across(q.elements)))
     return "as if all elements travelled between hosts, where each rank has a chunk of them";
+  if (equal(got, right - across((q.elements + m - 1) / m) + across(q.elements / m)))
+    return "as if the chunk that travels between hosts had E / m elements rounded down";
+  if (equal(got, with_hosts_of(q.ranks / m)))
+    return "as if there were as many ranks on a host as there are hosts";
   if (equal(got, with_links(q.costs.inside, q.costs.inside)))
     return "as if messages between hosts were as fast as those inside";
   if (equal(got, with_links(q.costs.between, q.costs.between)))
@@ -109,9 +121,15 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
     return with([&](Question& c) { c.elements = elements; });
   };
   if (!knows_hosts(algorithm) && equal(got, time_of(algorithm, q, q.costs.inside)))
-    return "as if there were one host";
+    return "with the cost of messages inside a host, where there are several hosts";
+  if (q.costs.ranks_per_host == 0 &&
+      equal(got, with([](Question& c) { c.costs.ranks_per_host = 1; })))
+    return "ranks_per_host = 0 means that all ranks share one host";
   if (!knows_hosts(algorithm) && equal(got, time_of(algorithm, q, q.costs.between)))
-    return "as if there were several hosts";
+    return "with the cost of messages between hosts, where there is one host";
+  if (algorithm == 0 &&
+      equal(got, with([](Question& c) { c.costs.gamma /= std::max(1, c.ranks - 1); })))
+    return "with one addition, where rank 0 adds n - 1 times";
   if (equal(got, with([](Question& c) { c.costs.gamma = 0; })))
     return "as if additions cost nothing";
   if (equal(got, with([](Question& c) { c.costs.gamma *= 4; })))
@@ -138,13 +156,16 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
                           : algorithm == 3 ? mistake_across_hosts(q, got)
                                            : "";
   if (!why.empty()) return why;
-  if (4 * q.elements > std::numeric_limits<int>::max()) return "do the numbers fit into an int?";
+  if (4 * q.elements > std::numeric_limits<int>::max())
+    return "do the numbers fit? An int counts up to 2^31, a float up to 2^24";
   return "";
 }
 
-/// With as many digits as tell `a` from `b`.
+/// Times in us, with as many digits as tell `a` from `b`.
 std::pair<std::string, std::string> told_apart(double a, double b) {
   int digits = 6;
+  a *= 1e6;
+  b *= 1e6;
   while (digits < 17 && fmt::format("{:.{}g}", a, digits) == fmt::format("{:.{}g}", b, digits))
     ++digits;
   return {fmt::format("{:.{}g}", a, digits), fmt::format("{:.{}g}", b, digits)};
@@ -152,10 +173,12 @@ std::pair<std::string, std::string> told_apart(double a, double b) {
 
 std::string in_words(const Question& q) {
   return fmt::format(
-      "{} ranks, {} elements, alpha {:g} s and beta {:g} s per byte inside, {:g} and {:g} between, "
-      "{} ranks per host, gamma {:g} s",
-      q.ranks, q.elements, q.costs.inside.alpha, q.costs.inside.beta, q.costs.between.alpha,
-      q.costs.between.beta, q.costs.ranks_per_host, q.costs.gamma);
+      "{} rank{}, {} element{}, alpha {:g} s and beta {:g} s per byte inside, {:g} and {:g} "
+      "between, "
+      "{} per host, gamma {:g} s",
+      q.ranks, q.ranks == 1 ? "" : "s", q.elements, q.elements == 1 ? "" : "s",
+      q.costs.inside.alpha, q.costs.inside.beta, q.costs.between.alpha, q.costs.between.beta,
+      q.costs.ranks_per_host, q.costs.gamma);
 }
 
 void judge(const Question& q, const Parcel& result) {
@@ -166,7 +189,7 @@ void judge(const Question& q, const Parcel& result) {
     if (equal(got[i], right[i])) continue;
     const auto [expected, returned] = told_apart(right[i], got[i]);
     const std::string why = mistake(i, q, got[i]);
-    lab::grading::stop(fmt::format("the time of {}: expected {} s, got {} s{}\n{}", kNames.at(i),
+    lab::grading::stop(fmt::format("the time of {}: expected {} us, got {} us{}\n{}", kNames.at(i),
                                    expected, returned, why.empty() ? "" : ": " + why, in_words(q)));
   }
   if (per_host(q) == q.ranks && got[3] != got[1])
@@ -181,7 +204,7 @@ void judge(const Question& q, const Parcel& result) {
   if (!equal(right[best], right[least])) {
     const auto [of_best, of_least] = told_apart(right[best], right[least]);
     lab::grading::stop(fmt::format(
-        "the times are right, but `best` is not the fastest: {} takes {} s, {} {} s\n{}",
+        "the times are right, but `best` is not the fastest: {} takes {} us, {} {} us\n{}",
         kNames.at(best), of_best, kNames.at(least), of_least, in_words(q)));
   }
   if (least < best && right[best] == right[least])
@@ -252,6 +275,9 @@ TEST(Task5, AnyCosts) {
                           .between = {draw(0, 1e-4), draw(0, 1e-7)},
                           .ranks_per_host = k % 4 == 0 ? 0 : on_each,
                           .gamma = draw(0, 1e-9)}});
+    if (k % 6 != 5) continue;  // without elements, twice, so that only the costs differ
+    for (const lab::LinkCost& link : {kSlow, kFast})
+      questions.push_back({6, 0, {.inside = link, .between = kSlow, .ranks_per_host = 3}});
   }
   expect_answers(questions);
 }
