@@ -127,8 +127,9 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
     const RankResult* failure = first_failure(results);
     if (failure != nullptr && failure->outcome == Outcome::kNotImplemented) stop(failure->message);
     // What is told if nobody is diagnosed: not the end that the test itself has brought about.
+    const int dead = job.simulation.death ? job.simulation.death->rank : -1;
     for (const RankResult& rank : results)
-      if (rank.rank != job.simulation.death.rank && rank.outcome != Outcome::kReturned) {
+      if (rank.rank != dead && rank.outcome != Outcome::kReturned) {
         failure = &rank;
         break;
       }
