@@ -9,6 +9,8 @@ students have as reference/predictions/FOLDER.json:
 
     {"id": {"value": 41.3, "how": "computed" or "measured", "section": "a heading of its README.md"}}
 
+With "exact": true, an answer is right only if it is that value; else within 10 %.
+
 A lab is done when POINTS are all points; a lab without points, when every question has its answer. What is
 wrong with a file is told in one line, with exit code 1.
 """
@@ -133,7 +135,9 @@ def shown(number, unit, digits=12):
     return f"factor {text}" if unit == "factor" else f"{text} {'µs' if unit == 'us' else unit}"
 
 
-def judged(answer, value):
+def judged(answer, value, exact):
+    if exact:
+        return "right" if answer == value else "not right: this one is exact"
     if abs(answer - value) <= TOLERANCE * abs(value) * (1 + 1e-9):
         return "within 10 %"
     if value == 0 or answer / value <= 0:
@@ -149,7 +153,7 @@ def compared(entry, values):
         value = values[entry["id"]]
         parts.append(f"{HOW[value['how']]}: {shown(value['value'], unit, digits=3)}")
         if answer is not None:
-            parts.append(judged(answer, value["value"]))
+            parts.append(judged(answer, value["value"], value.get("exact", False)))
     return " · ".join(parts)
 
 

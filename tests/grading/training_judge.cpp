@@ -31,9 +31,9 @@ void expect_one_update(const TrainingStep& s, size_t rank) {
   const double updates = s.result.number(s.entry("updates"));
   if (updates == 0)
     stop(
-        fmt::format("{}the weights are not updated: optimizer.step was never called. Every rank "
-                    "makes one update in every step, even without any target",
-                    s.who(rank)));
+        fmt::format("{}the weights are not updated: optimizer.step was never called. {} one update "
+                    "in every step, even without any target",
+                    s.who(rank), s.training.ranks() == 1 ? "There is" : "Every rank makes"));
   if (updates > 1)
     stop(
         fmt::format("{}one step of training is one update: optimizer.step was called {} "

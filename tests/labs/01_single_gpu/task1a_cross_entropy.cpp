@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <numeric>
 
 #include "tests/grading/training_case.h"
 #include "tests/grading/verdict.h"
@@ -62,9 +63,14 @@ Rows rows_of(const std::string& name, const Tensor& logits, const Numbers& scale
 
 Rows random_rows(int64_t count, int64_t vocab, double spread, uint64_t seed,
                  const Numbers& scales = {}) {
-  return rows_of(fmt::format("{} rows of {} scores up to {:g}", count, vocab, spread),
-                 draw_tensor({count, vocab}, spread, 1000 * lab::grading::scenario_seed() + seed),
-                 scales);
+  Rows rows = rows_of(
+      fmt::format("{} rows of {} scores up to {:g}", count, vocab, spread),
+      draw_tensor({count, vocab}, spread, 1000 * lab::grading::scenario_seed() + seed), scales);
+  rows.if_not_finite =
+      "not finite, although no exponential overflows: is a variable used that was never set, or "
+      "the "
+      "logarithm of 0 taken?";
+  return rows;
 }
 
 Rows given_rows(const std::string& name, std::initializer_list<float> values, int64_t vocab,
@@ -75,14 +81,12 @@ Rows given_rows(const std::string& name, std::initializer_list<float> values, in
   return rows;
 }
 
-/// The loss with exponentials that are added up in float, in so many sums side by side.
-double loss_by_float_sums(const Softmax& s, size_t target, size_t lanes) {
+/// The exponentials, added up in float, in so many sums side by side.
+double float_sum(const Softmax& s, size_t lanes) {
   std::vector<float> sums(lanes, 0.0F);
   for (size_t v = 0; v < s.scores.size(); ++v)
     sums[v % lanes] += std::exp(s.scores[v] - static_cast<float>(s.largest));
-  float sum = 0;
-  for (const float part : sums) sum += part;
-  return std::log(double{sum}) - (s.scores[target] - s.largest);
+  return std::accumulate(sums.begin(), sums.end(), 0.0F);
 }
 
 std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
@@ -96,13 +100,35 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
   for (const size_t lanes : {1, 2, 4, 8, 16, 32, 64})
     add(": the sum of the exponentials has lost the small ones: next to a large one, each of them "
         "is rounded off in float; add them up in double",
-        [=](const Softmax& s, size_t y, double) { return loss_by_float_sums(s, y, lanes); });
+        [=](const Softmax& s, size_t y, double) {
+          return std::log(float_sum(s, lanes)) - (s.scores[y] - s.largest);
+        });
   add(": this is the probability of the target; it should be minus its logarithm",
       [](const Softmax& s, size_t y, double) { return s.probabilities[y]; });
   add(": the sign is wrong; it is minus the logarithm of a probability, never negative",
       [](const Softmax&, size_t, double loss) { return -loss; });
   add(" is in bits; use the natural logarithm",
       [](const Softmax&, size_t, double loss) { return loss / std::log(2.0); });
+  add(": the logarithm of the sum is in bits; use the natural logarithm",
+      [](const Softmax& s, size_t y, double) {
+        return std::log2(s.sum) - (s.scores[y] - s.largest);
+      });
+  for (const bool shifted : {false, true})
+    add(": the target's score was read when its exponential had taken its place: read it before",
+        [=](const Softmax& s, size_t y, double) {
+          const double written = std::exp(s.scores[y] - s.largest);
+          return std::log(s.sum) - (shifted ? written - s.largest : written);
+        });
+  add(": the exponentials are added up as whole numbers: a sum that begins with the int 0 is an "
+      "int",
+      [](const Softmax& s, size_t y, double) {
+        const auto ones = static_cast<double>(std::ranges::count(s.scores, s.largest));
+        return std::log(ones) - (s.scores[y] - s.largest);
+      });
+  add(": the sum of the exponentials does not begin with 0, but with 1",
+      [](const Softmax& s, size_t y, double) {
+        return std::log(s.sum + 1) - (s.scores[y] - s.largest);
+      });
   add(": the largest score is taken out of the sum, but not of the target's score",
       [](const Softmax& s, size_t, double loss) { return loss - s.largest; });
   add(": the largest score is taken out of the target's score, but not of the sum",
@@ -192,6 +218,8 @@ std::vector<Mistake> gradient_mistakes(const Rows& rows, size_t n, const Softmax
        [](double p, double y, double c) { return p - c * y; }},
       {" is multiplied by scale twice",
        [](double p, double y, double c) { return c * c * (p - y); }},
+      {": the target's entry is only what is subtracted from it: its share of the softmax is gone",
+       [](double p, double y, double c) { return y == 1 ? -c : c * p; }},
       {": the onehot is subtracted before the exponentials are divided by their sum",
        [=](double p, double y, double c) { return c * (p - y / sum); }},
       {": these are the exponentials, not yet divided by their sum",
@@ -202,6 +230,12 @@ std::vector<Mistake> gradient_mistakes(const Rows& rows, size_t n, const Softmax
     formulas.emplace_back(
         ": small probabilities are set to 0: together they weigh as much as the target",
         [=](double p, double y, double c) { return c * ((p < least ? 0 : p) - y); });
+  for (const size_t lanes : {1, 4, 8, 16}) {
+    const double of_floats = float_sum(softmax, lanes);
+    formulas.emplace_back(
+        ": the sum of the exponentials has lost the small ones: divide by the sum in double",
+        [=](double p, double y, double c) { return c * (p * sum / of_floats - y); });
+  }
   std::vector<Mistake> mistakes = {
       {Numbers(rows.row(n).begin(), rows.row(n).end()),
        "the gradient: the logits were left as they came in; on return they must hold "
@@ -246,7 +280,7 @@ void expect_cross_entropies(const std::vector<Rows>& cases) {
   judge_calls(calls, {.network = lab::grading::Network::kNone},
               [&](size_t k, const std::vector<Parcel>& ranks) {
                 if (ranks[0].number("fence_broken") != 0)
-                  lab::grading::stop("numbers before or after the span of logits were overwritten");
+                  lab::grading::stop("memory outside of the span of logits was overwritten");
                 expect_losses(cases[k], ranks[0].numbers("losses"));
                 expect_gradients(cases[k], to_doubles(ranks[0].tensor("gradients")));
               });

@@ -200,8 +200,7 @@ void judge(const Case& c, const Parcel& result) {
         "to one variable, or use another one that all share? Keep one loss per "
         "position, add them up afterwards\ngot {} and {}",
         losses.front(), losses.back()));
-  if (result.number("fence_broken") != 0)
-    stop("numbers before or after the logits were overwritten");
+  if (result.number("fence_broken") != 0) stop("memory outside of the logits was overwritten");
   const Numbers gradients = to_doubles(result.tensor("gradients"));
   if (c.batch.target_count() == 0 && losses[0] != 0)
     stop(fmt::format(
@@ -272,9 +271,10 @@ Case many_alike(const std::string& name, float above, int64_t rows = 64) {
 /// Every cross-entropy is 64, and the divisor a power of two: the loss is exact in float too, in
 /// whatever order it is summed, and a single one that got lost shows.
 TEST(Task1b, ThreadsAddUpWithoutLoss) {
-  Case c = many_alike("many rows on all cores", 64);
-  c.by_threads = true;
-  expect_losses({c});
+  std::vector<Case> cases = {many_alike("many rows on all cores", 64),
+                             many_alike("tens of thousands of rows", 64, 1 << 15)};
+  for (Case& c : cases) c.by_threads = true;
+  expect_losses(cases);
 }
 
 /// A sum in float would round each of them the same way.

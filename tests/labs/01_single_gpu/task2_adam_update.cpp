@@ -48,7 +48,9 @@ enum class Wrong {
   kOtherEpsilon, kEpsilonInRoot, kEpsilonEarly, kEpsilonAsFloor, kTinySkipped, kZeroSkipped,
   kRestedSkipped, kNoRoot, kNoSquare, kMagnitude, kSwappedBetas, kSwappedShares, kPlainGradient,
   kOldMoments, kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly,
-  kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot
+  kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot,
+  kSwappedCorrections, kPowerOfRest, kProduct, kSquareOfMoment, kRateInMoment, kSwappedInMoments,
+  kDefaultBetas, kNoEpsilon, kRawGradient
 };
 // clang-format on
 
@@ -64,7 +66,7 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kLastStep,
      "the step is off by one: bias correction as in the previous update; step counts from 1"},
     {Wrong::kOwnCount, "the function counts its own calls: use `step`, which is passed in"},
-    {Wrong::kOtherEpsilon, "epsilon is not that of the configuration: missing, or the default?"},
+    {Wrong::kOtherEpsilon, "epsilon is not that of the configuration: 1e-8 is its default"},
     {Wrong::kEpsilonInRoot, "epsilon is inside the square root: it is added after the root"},
     {Wrong::kEpsilonEarly,
      "epsilon is added before the second moment is corrected: divide v by its correction first"},
@@ -82,6 +84,8 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kMagnitude, "the second moment is a mean of magnitudes: it should be of the squares"},
     {Wrong::kSwappedBetas,
      "the two moments, or the two betas, are swapped: beta1 belongs to the mean of the gradients"},
+    {Wrong::kSwappedInMoments,
+     "the two betas are swapped in the moments: beta1 belongs to the mean of the gradients"},
     {Wrong::kSwappedShares, "beta and 1 - beta are swapped: the old moment is kept by beta"},
     {Wrong::kPlainGradient, "the update uses the gradient where the first moment belongs"},
     {Wrong::kOldMoments,
@@ -95,6 +99,17 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kClamped, "large gradients are cut off: clipping is not the update's business"},
     {Wrong::kGrowsOnly, "the second moment never gets smaller: it is a mean, not a maximum"},
     {Wrong::kWeightDecay, "the weights shrink as well: weight decay is not the update's business"},
+    {Wrong::kSwappedCorrections,
+     "the corrections are swapped: m is divided by 1 - beta1^step, v by 1 - beta2^step"},
+    {Wrong::kPowerOfRest, "the corrections are 1 - beta^step, not (1 - beta)^step"},
+    {Wrong::kProduct, "the corrections are 1 - beta^step: a power, not a product"},
+    {Wrong::kSquareOfMoment,
+     "the second moment is a mean of squares of m: it should be of the gradient's squares"},
+    {Wrong::kRateInMoment,
+     "the learning rate is in the first moment: it belongs to the weights' change alone"},
+    {Wrong::kDefaultBetas, "the betas are 0.9 and 0.999, not those of the configuration"},
+    {Wrong::kNoEpsilon, "epsilon is missing: it is added to the root of the second moment"},
+    {Wrong::kRawGradient, "the gradient is divided by the root: it should be the first moment"},
     {Wrong::kUphill, "the weights move up the gradient: subtract"},
     {Wrong::kNarrowStep, "step does not fit into an int: it is an int64_t, and may be above 2^31"},
     {Wrong::kNothingAtRateZero,
@@ -127,31 +142,47 @@ Moved moved_by(const Update& u, Wrong wrong) {
   const auto is = [wrong](Wrong one) { return wrong == one; };
   double b1 = u.config.beta1;
   double b2 = u.config.beta2;
+  if (is(Wrong::kDefaultBetas)) {
+    b1 = 0.9F;
+    b2 = 0.999F;
+  }
   if (is(Wrong::kSwappedBetas)) std::swap(b1, b2);
-  const double keep1 = is(Wrong::kSwappedShares) ? 1 - b1 : b1;
-  const double keep2 = is(Wrong::kSwappedShares) ? 1 - b2 : b2;
+  double keep1 = is(Wrong::kSwappedShares) ? 1 - b1 : b1;
+  double keep2 = is(Wrong::kSwappedShares) ? 1 - b2 : b2;
+  if (is(Wrong::kSwappedInMoments)) std::swap(keep1, keep2);
   const double take1 = is(Wrong::kFullGradient) ? 1 : 1 - keep1;
   const double take2 = is(Wrong::kFullGradient) ? 1 : 1 - keep2;
-  const double epsilon = is(Wrong::kOtherEpsilon) ? 1e-8 : u.config.epsilon;
+  const double epsilon = is(Wrong::kNoEpsilon)      ? 0
+                         : is(Wrong::kOtherEpsilon) ? 1e-8
+                                                    : u.config.epsilon;
   const double rate = is(Wrong::kUphill) ? -u.learning_rate : u.learning_rate;
   const int64_t step = is(Wrong::kOwnCount) ? 1
                        : is(Wrong::kNarrowStep)
                            ? static_cast<int32_t>(u.step)
                            : u.step + is(Wrong::kNextStep) - is(Wrong::kLastStep);
   const bool none = is(Wrong::kNoCorrections);
-  const double c1 = none || is(Wrong::kNoCorrection1) ? 1 : correction(b1, step);
-  const double c2 = none || is(Wrong::kNoCorrection2) ? 1 : correction(b2, step);
+  double c1 = none || is(Wrong::kNoCorrection1) ? 1 : correction(b1, step);
+  double c2 = none || is(Wrong::kNoCorrection2) ? 1 : correction(b2, step);
+  if (is(Wrong::kSwappedCorrections)) std::swap(c1, c2);
+  const auto steps = static_cast<double>(step);
+  if (is(Wrong::kPowerOfRest)) c1 = std::pow(1 - b1, steps), c2 = std::pow(1 - b2, steps);
+  if (is(Wrong::kProduct)) c1 = 1 - b1 * steps, c2 = 1 - b2 * steps;
   Moved moved;
   for (size_t i = 0; i < static_cast<size_t>(u.size); ++i) {
     Element old = element(u, i);
     if (is(Wrong::kStateIgnored)) old.m = old.v = 0;
     const double g = is(Wrong::kClamped) ? std::clamp(old.g, -1.0, 1.0) : old.g;
     const double square = is(Wrong::kMagnitude) ? std::abs(g) : is(Wrong::kNoSquare) ? g : g * g;
-    double m = (is(Wrong::kNoDecay) ? 1 : keep1) * old.m + take1 * g;
-    double v = keep2 * old.v + take2 * square;
+    const double first = is(Wrong::kRateInMoment) ? rate * g : g;
+    double m = (is(Wrong::kNoDecay) ? 1 : keep1) * old.m + take1 * first;
+    double v = keep2 * old.v + take2 * (is(Wrong::kSquareOfMoment) ? m * m : square);
     if (is(Wrong::kGrowsOnly)) v = std::max(v, old.v);
     const bool before = is(Wrong::kOldMoments);
-    const double top = (is(Wrong::kPlainGradient) ? g : before ? old.m : m) / c1;
+    const double top = is(Wrong::kRawGradient) ? g
+                                               : (is(Wrong::kPlainGradient) ? g
+                                                  : before                  ? old.m
+                                                                            : m) /
+                                                     c1;
     const double bottom = (before ? old.v : v) / c2;
     double divisor = std::sqrt(bottom) + epsilon;
     if (is(Wrong::kEpsilonInRoot)) divisor = std::sqrt(bottom + epsilon);
@@ -230,16 +261,20 @@ void expect_all(const Update& u, const Parcel& result) {
                  if (!moves_right || moves_as(moved)) all.push_back({moved.*part, message});
                }
                Numbers cut = right.*part;  // the rest, of whole groups of so many elements
-               for (const size_t group : {4, 8, 16}) {
-                 for (size_t i = cut.size() / group * group; i < cut.size(); ++i)
+               const auto leave_from = [&](size_t first, const std::string& message) {
+                 for (size_t i = first; i < cut.size(); ++i)
                    cut[i] = part == &Moved::displacement ? 0
                             : part == &Moved::m          ? element(u, i).m
                                                          : element(u, i).v;
-                 all.push_back({cut, fmt::format("the last elements are left as they were: the "
-                                                 "number of elements need not be a multiple of {}",
-                                                 group)});
+                 all.push_back({cut, message});
                  cut = right.*part;
-               }
+               };
+               if (cut.size() > 1) leave_from(cut.size() - 1, "the last element is left as it was");
+               for (const size_t group : {4, 8, 16})
+                 leave_from(cut.size() / group * group,
+                            fmt::format("the last elements are left as they were: the number of "
+                                        "elements need not be a multiple of {}",
+                                        group));
                return all;
              },
          .if_not_finite = what +
@@ -305,7 +340,8 @@ void expect_updates(std::vector<Update> updates, uint64_t seed) {
               [&](size_t k, const std::vector<Parcel>& ranks) {
                 if (ranks[0].number("fence_broken") != 0)
                   stop(
-                      "numbers before or after the spans were overwritten: the loop ends with the "
+                      "memory outside of the spans was overwritten: the loop "
+                      "ends with the "
                       "span, whatever its length");
                 if (to_doubles(ranks[0].tensor("gradients")) != to_doubles(updates[k].gradients))
                   stop("the gradients were changed: adam_update only reads them");

@@ -42,7 +42,8 @@ void expect_order(const std::string& events) {
     if (forward > backward + 1)
       stop(
           "the forward pass of a microbatch begins before the backward pass of the one before: the "
-          "activations of both are in memory (section 2.6)\nin this step: " +
+          "activations of both are in memory (section 2.6). Is that pass left out?\nin this "
+          "step: " +
           events);
     if (word == "update" && losses > backward)
       stop(
@@ -55,10 +56,11 @@ void expect_order(const std::string& events) {
 
 void expect_loss_calls(const Numbers& totals, size_t microbatches, size_t step) {
   if (totals.size() != microbatches)
-    stop(
-        fmt::format("call the function that is passed in, `loss`, once for each microbatch, not "
-                    "one of your own\nin step {}: called {} times, there are {} microbatches",
-                    step + 1, totals.size(), microbatches));
+    stop(fmt::format(
+        "call the function that is passed in, `loss`, once for each microbatch, also for "
+        "one without targets, and not one of your own\nin step {}: calls of loss: {}, "
+        "microbatches: {}",
+        step + 1, totals.size(), microbatches));
 }
 
 /// Mistakes of a loop over microbatches.

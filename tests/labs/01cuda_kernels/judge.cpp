@@ -30,20 +30,22 @@ constexpr const char* kLessons[][3] = {
      "never wait for each other; each place belongs to one block"},
     {": reads", "wrote: without a barrier",
      "a thread reads what another one writes, with no __syncthreads() in between: it may read "
-     "before the other has written"},
+     "before the other has written. Or have two threads the same element, by a wrong step of a "
+     "loop?"},
     {": writes", "read: without a barrier",
      "a thread writes what another one reads, with no __syncthreads() in between: memory may be "
      "reused only after all have read it"},
     {": writes", "wrote: without a barrier",
      "several threads write the same place, and which one is last is random: let one thread write, "
-     "or give each warp its own place"},
+     "or give each warp its own place. Or have two threads the same element, by a wrong step of a "
+     "loop?"},
     {"", "which no thread of this block has written",
      "shared memory is read before any thread has written it: is a __syncthreads() missing between "
      "the writing and the reading, or in a branch that only some threads take? Or is more read "
      "than there is: a block has blockDim.x / 32 warps, hence as many partial results, not 32"},
     {"", "outside",
      "a thread reaches beyond the end of an array, or before its beginning: threads beyond the end "
-     "of the row must compare their index with its length, too; and -1 is not an index"},
+     "of the row or array must compare their index with its length, too; and -1 is not an index"},
     {"", "never written",
      "a kernel reads where there is nothing: with 0 rows, no block may access any"},
     {"", "which do not begin at a multiple",
@@ -67,8 +69,8 @@ constexpr const char* kProblems[][2] = {
      "(atomicAdd), or does a thread read what another one writes?"},
     {"kept",
      "the very same call, made again, has another result: something is kept from an earlier call. "
-     "Results depend on the arguments alone; look for static variables, and for work done only the "
-     "first time"},
+     "Results depend on the arguments alone; look for static variables, for work done only the "
+     "first time, and for variables that are never set"},
 };
 
 void expect_no_problem(const Parcel& result) {
@@ -89,7 +91,7 @@ void expect_one_kernel(const Parcel& result, bool has_work) {
       result.number("kernels") + result.number("elsewhere") == 0)
     stop(
         "a call started no kernel: the numbers are in the GPU's memory and must be computed there, "
-        "by a kernel, not by the host");
+        "by a kernel, not by the host; and a grid of 0 blocks is none (round up)");
   expect_at_most(result, "elsewhere", 0,
                  "the kernel was not started on the stream of the workbook: without an order "
                  "between the streams it runs before its input is there, or after its result is "

@@ -50,6 +50,7 @@ struct Place {
   double own_largest;
   double onehot;
   double by_thread;  // 1 if the number of the thread is the target
+  double by_rest;    // 1 in all columns of the target's thread
   double scale;
 
   double p() const { return std::exp(z - largest) / sum; }
@@ -81,6 +82,7 @@ Numbers results_of(const Rows& rows, bool gradient, Formula formula, const RowPa
                    .own_largest = own[v % kThreads],
                    .onehot = v == target ? 1.0 : 0.0,
                    .by_thread = v % kThreads == target ? 1.0 : 0.0,
+                   .by_rest = v % kThreads == target % kThreads ? 1.0 : 0.0,
                    .scale = rows.scale});
   }
   return results;
@@ -103,6 +105,8 @@ constexpr WrongFormula kWrongLosses[] = {
      [](const Place& a) { return a.p(); }},
     {"the losses: this is log sum exp alone; the target's score must be subtracted",
      [](const Place& a) { return a.loss() + a.z; }},
+    {"the losses: added to what was there: losses holds no numbers yet, assign them",
+     [](const Place& a) { return a.loss() + double{kUntouched}; }},
     {"the losses: the target's score was read after it had been overwritten",
      [](const Place& a) { return a.loss() + a.z - right_gradient(a); }},
     {"the losses: large ones are cut off, where the probability is too small for a float; a loss "
@@ -124,6 +128,12 @@ constexpr WrongFormula kWrongGradients[] = {
      [](const Place& a) { return a.scale * a.p() - a.onehot; }},
     {"the gradient: the number of a thread is compared with the target: compare the column's",
      [](const Place& a) { return a.scale * (a.p() - a.by_thread); }},
+    {"the gradient: 1 is subtracted in all columns of a thread: compare the column's number",
+     [](const Place& a) { return a.scale * (a.p() - a.by_rest); }},
+    {"the gradient: the onehot is subtracted before the exponentials are divided by their sum",
+     [](const Place& a) { return a.scale * (a.p() - a.onehot / a.sum); }},
+    {"the gradient: these are the exponentials, not yet divided by their sum",
+     [](const Place& a) { return a.scale * (a.p() * a.sum - a.onehot); }},
     {"the gradient has lost its digits to rounding: near 10,000 floats are 0.001 apart; subtract "
      "the largest score from a score before anything else is",
      [](const Place& a) { return a.scale * (std::exp(a.z - a.rounded()) - a.onehot); }}};

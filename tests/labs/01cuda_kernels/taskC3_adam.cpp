@@ -53,6 +53,8 @@ struct Terms {
   bool stores_corrected = false;
   bool old_moments = false;
   bool skip_zero = false;
+  bool swapped = false;         // the corrections
+  bool corrected_root = false;  // the root is divided, not what is under it
   int times = 1;
 };
 
@@ -67,9 +69,13 @@ Element updated(const Terms& t) {
     e.m = t.beta1 * e.m + (1 - t.beta1) * t.g;
     e.v = t.beta2 * e.v + (1 - t.beta2) * (t.square ? t.g * t.g : t.g);
     const Element& used = t.old_moments ? old : e;
-    const double square = used.v / (1 - std::pow(t.beta2, t.step2));
-    e.moved -= t.learning_rate * used.m / (1 - std::pow(t.beta1, t.step1)) /
-               (t.root_last ? std::sqrt(square + t.epsilon) : std::sqrt(square) + t.epsilon);
+    double correction1 = 1 - std::pow(t.beta1, t.step1);
+    double correction2 = 1 - std::pow(t.beta2, t.step2);
+    if (t.swapped) std::swap(correction1, correction2);
+    const double square = used.v / correction2;
+    const double root = t.corrected_root ? std::sqrt(used.v) / correction2 : std::sqrt(square);
+    e.moved -= t.learning_rate * used.m / correction1 /
+               (t.root_last ? std::sqrt(square + t.epsilon) : root + t.epsilon);
     if (!t.stores_corrected) continue;
     e.m /= 1 - std::pow(t.beta1, t.step1);
     e.v /= 1 - std::pow(t.beta2, t.step2);
@@ -95,6 +101,10 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { t.step1 = t.step2 = std::min(t.step1, 1e6); }},
     {"step does not fit into an int: it is an int64_t, and may be above 2^31",
      [](Terms& t) { t.step1 = t.step2 = static_cast<int32_t>(static_cast<int64_t>(t.step1)); }},
+    {"the corrections are swapped: m is divided by 1 - beta1^step, v by 1 - beta2^step",
+     [](Terms& t) { t.swapped = true; }},
+    {"the root of the second moment is corrected: divide v by its correction, then take the root",
+     [](Terms& t) { t.corrected_root = true; }},
     {"epsilon is inside the square root: it is added after the root",
      [](Terms& t) { t.root_last = true; }},
     {"epsilon is added before the second moment is corrected: correct, take the root, then add it",
