@@ -91,7 +91,7 @@ class GradeTest(unittest.TestCase):
         for name, reason in {"nothing": "is missing", "huge": "larger than 1 MiB", "latin1": "is not UTF-8",
                              "link": "is a symbolic link", "climbs": "leaves the archive",
                              "two_files": "several files", "broken": "not a readable zip archive",
-                             "notes.pdf": "not a folder, .zip or .tar.gz", "cut": "not a readable .tar.gz archive",
+                             "notes.pdf": "not a folder, .zip, .tar.gz or the file of a lab", "cut": "not a readable .tar.gz archive",
                              "includes": "No such file", "password": "No such file", "exits": "exit code 0",
                              "starter": "is not written yet", "given": "set_given", "names_correct": "given_3"}.items():
             self.assertIn(reason, messages(self.first, name)[0], name)
