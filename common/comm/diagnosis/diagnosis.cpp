@@ -163,16 +163,11 @@ std::optional<Diagnosis> Case::deadlock() const {
   if (circle.empty()) return {};
   std::vector<OpKind> kinds;
   for (int rank : circle) kinds.push_back(holding_up(at(rank))->kind);
-  // In every place of the circle the message is there, but with another tag or in another group.
-  const auto in_another_stream = [this](int rank) {
-    return is_message(holding_up(at(rank))->kind) && counterparts(now_, at(rank))[0].op != nullptr;
+  const auto has_sent = [this](int rank) {
+    return std::ranges::count(at(rank).pending, OpKind::kSend, &OpRecord::kind) > 0;
   };
-  const OpRecord& first = *holding_up(at(circle[0]));
-  const std::string advice =
-      std::ranges::all_of(circle, in_another_stream)
-          ? advice_about_streams(first, *counterparts(now_, at(circle[0]))[0].op)
-          : advice_about_circle(kinds);
-  return conclude(Kind::kDeadlock, circle_headline(circle), circle, advice);
+  return conclude(Kind::kDeadlock, circle_headline(circle), circle,
+                  advice_about_circle(kinds, std::ranges::any_of(circle, has_sent)));
 }
 
 }  // namespace

@@ -65,13 +65,16 @@ std::string advice_about_streams(const OpRecord& a, const OpRecord& b) {
                               "waits for it: check tags and order on both sides";
 }
 
-std::string advice_about_circle(const std::vector<OpKind>& kinds) {
+std::string advice_about_circle(const std::vector<OpKind>& kinds, bool sends_are_posted) {
   const auto all = [&](OpKind kind) {
     return std::ranges::all_of(kinds, [kind](OpKind other) { return other == kind; });
   };
   if (all(OpKind::kSend))
     return "blocking sends wait for the matching recv: let one side receive first, or post with "
            "isend/irecv and wait afterwards";
+  if (all(OpKind::kRecv) && sends_are_posted)
+    return "sends are posted, but not those that are waited for: check to which rank, with which "
+           "tag and in which group each one goes";
   if (all(OpKind::kRecv))
     return "nobody sends before it has received: let one side send first, or post the sends with "
            "isend before waiting";

@@ -249,11 +249,15 @@ void judge_group(const Case& c, const std::vector<Parcel>& results, const std::v
     expect_chunks(c, operations_of(results[rank]), members, place);
   }
   expect_results(c, got, inputs);
+  const auto result_of = [&](int place) -> const Parcel& {
+    return results[static_cast<size_t>(members[static_cast<size_t>(place)])];
+  };
+  for (int place = 0; place < n; ++place)
+    expect_sends(c, operations_of(result_of(place)), members, place);
   for (int place = 0; place < n; ++place) {
-    const Parcel& result = results[static_cast<size_t>(members[static_cast<size_t>(place)])];
-    expect_sends(c, operations_of(result), members, place);
-    expect_additions(c, operations_of(result), place, n);
-    if (options.network == lab::grading::Network::kSimulated) expect_scratch(c, result, place, n);
+    expect_additions(c, operations_of(result_of(place)), place, n);
+    if (options.network == lab::grading::Network::kSimulated)
+      expect_scratch(c, result_of(place), place, n);
   }
   if (options.simulation.costs) expect_time(c, results, members, *options.simulation.costs);
 }

@@ -62,12 +62,14 @@ std::string mistake_in_doubling(const Question& q, double got) {
   const auto n = static_cast<unsigned>(q.ranks);
   const int p = static_cast<int>(std::bit_floor(n));
   const double fold = p < q.ranks ? on(3) - on(2) : 0;
+  const double addition = q.costs.gamma * static_cast<double>(q.elements);
   if (equal(got, on(p))) return "without the two steps of the guests, ranks p and above";
+  if (equal(got, on(p) + fold / 2) || equal(got, on(p) + (fold + addition) / 2))
+    return "with one message of folding, where there are two: to the guests' hosts, and back";
   if (equal(got, on(static_cast<int>(std::bit_ceil(n)))))
     return "as if n were rounded up to a power of two, where p is rounded down";
   if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
     return "as if there were log2(n) doublings, where there are log2(p)";
-  const double addition = q.costs.gamma * static_cast<double>(q.elements);
   if (equal(got, on(p) + fold - addition))
     return "without the addition of the guests' numbers, those of ranks p and above";
   if (equal(got, on(p) + fold + addition))
@@ -234,9 +236,10 @@ constexpr lab::LinkCost kSlow{.alpha = 40e-6, .beta = 9e-9};
 
 TEST(Task5, OneHost) {
   std::vector<Question> questions;
-  for (const int ranks : {4, 3, 1, 2, 6, 7, 8, 16, 33, 64, 1000, 4096})
+  // First those by which most mistakes can be told apart.
+  for (const int ranks : {6, 4, 3, 1, 2, 7, 8, 16, 33, 64, 1000, 4096})
     for (const int64_t elements :
-         {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1} << 24, (int64_t{1} << 33) + 1})
+         {int64_t{1000}, int64_t{0}, int64_t{1}, int64_t{1} << 24, (int64_t{1} << 33) + 1})
       questions.push_back({ranks, elements, {.inside = kFast, .between = kSlow, .gamma = 1e-10}});
   expect_answers(questions);
 }
