@@ -333,7 +333,7 @@ class Release(unittest.TestCase):
 
     def test_refusals(self):
         for words, reason in (("--labs 97 --out x", "there is no lab '97'"), ("--labs 3-1 --out x", "ends before"),
-                              ("--labs 1 --given 2 --out x", "lab 02 is not among"),
+                              (f"--labs 1 --given 2 --out {self.folder}/x", "lab 02 is not among"),
                               (f"--labs 1 --out {self.course}", "is there already"),
                               (f"--labs 1 --out {ROOT / 'labs/zz'}", "is inside the workbook"),
                               ("--labs 1 --gradescope x.tar", "takes a .zip"),

@@ -119,12 +119,6 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
           const double written = std::exp(s.scores[y] - s.largest);
           return std::log(s.sum) - (shifted ? written - s.largest : written);
         });
-  add(": the exponentials are added up as whole numbers: a sum that begins with the int 0 is an "
-      "int",
-      [](const Softmax& s, size_t y, double) {
-        const auto ones = static_cast<double>(std::ranges::count(s.scores, s.largest));
-        return std::log(ones) - (s.scores[y] - s.largest);
-      });
   add(": the sum of the exponentials does not begin with 0, but with 1",
       [](const Softmax& s, size_t y, double) {
         return std::log(s.sum + 1) - (s.scores[y] - s.largest);
@@ -161,6 +155,12 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
       [](const Softmax& s, size_t y, double) {
         const auto ties = static_cast<double>(std::ranges::count(s.scores, s.largest));
         return std::log(s.sum - (ties - 1)) - (s.scores[y] - s.largest);
+      });
+  add(": the exponentials are added up as whole numbers: a sum that begins with the int 0 is an "
+      "int",
+      [](const Softmax& s, size_t y, double) {
+        const auto ones = static_cast<double>(std::ranges::count(s.scores, s.largest));
+        return std::log(ones) - (s.scores[y] - s.largest);
       });
   if (std::isfinite(largest_got) && largest_got > 0)
     add(fmt::format(" of an improbable target is cut off at {:.4g} nats: it has no limit; "
