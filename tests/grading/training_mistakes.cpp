@@ -184,8 +184,9 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
   };
   add(s.part(whole), "not clipped: " + s.contract.how_to_clip +
                          "; it scales the model's own gradients, not a copy of them");
+  const double length = norm(whole);
   Numbers unit = whole;
-  for (double& g : unit) g *= limit / norm(whole);
+  for (double& g : unit) g *= limit / length;
   add(s.part(unit),
       "scaled to max_gradient_norm although they are shorter: clipping never makes "
       "gradients longer");
@@ -204,7 +205,7 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
   add(clipped_by(s, whole, [&](const Numbers&) { return sum_of_norms; }),
       "clipped by the sum of the stages' norms: a norm is the root of the sum of all squares");
   const double root = std::sqrt(static_cast<double>(s.training.replicas));
-  add(clipped_by(s, whole, [&](const Numbers&) { return root * norm(whole); }),
+  add(clipped_by(s, whole, [&](const Numbers&) { return root * length; }),
       "the norm is too large: every weight is counted once for each replica; clip over the ranks "
       "that hold the whole model once");
   add(clipped_by(s, whole, [&](const Numbers& part) { return root * norm(part); }),

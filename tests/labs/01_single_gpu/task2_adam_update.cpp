@@ -178,11 +178,8 @@ Moved moved_by(const Update& u, Wrong wrong) {
     double v = keep2 * old.v + take2 * (is(Wrong::kSquareOfMoment) ? m * m : square);
     if (is(Wrong::kGrowsOnly)) v = std::max(v, old.v);
     const bool before = is(Wrong::kOldMoments);
-    const double top = is(Wrong::kRawGradient) ? g
-                                               : (is(Wrong::kPlainGradient) ? g
-                                                  : before                  ? old.m
-                                                                            : m) /
-                                                     c1;
+    double top = (is(Wrong::kPlainGradient) ? g : before ? old.m : m) / c1;
+    if (is(Wrong::kRawGradient)) top = g;
     const double bottom = (before ? old.v : v) / c2;
     double divisor = std::sqrt(bottom) + epsilon;
     if (is(Wrong::kEpsilonInRoot)) divisor = std::sqrt(bottom + epsilon);
