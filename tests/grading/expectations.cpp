@@ -48,9 +48,8 @@ void expect_same_bits(const std::vector<std::vector<double>>& got, const std::st
       if (got[rank].size() != got[0].size() || got[rank][i] != got[0][i])
         stop(fmt::format(
             "{} of rank {} and of rank 0 are not the same to the last bit, and the ranks drift "
-            "apart: does each of them compute it from the same numbers, in the same "
-            "order?\nelement "
-            "{}: rank 0 has {}, rank {} has {}",
+            "apart: does each of them compute it from the same numbers, in the same order?\n"
+            "element {}: rank 0 has {}, rank {} has {}",
             what, rank, i, got[0][i], rank, got[rank].size() > i ? got[rank][i] : 0.0));
 }
 

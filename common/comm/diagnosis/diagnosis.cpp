@@ -163,11 +163,11 @@ std::optional<Diagnosis> Case::deadlock() const {
   if (circle.empty()) return {};
   std::vector<OpKind> kinds;
   for (int rank : circle) kinds.push_back(holding_up(at(rank))->kind);
-  const auto has_sent = [this](int rank) {
+  const auto has_posted = [this](int rank) {
     return std::ranges::count(at(rank).pending, OpKind::kSend, &OpRecord::kind) > 0;
   };
   return conclude(Kind::kDeadlock, circle_headline(circle), circle,
-                  advice_about_circle(kinds, std::ranges::any_of(circle, has_sent)));
+                  advice_about_circle(kinds, std::ranges::any_of(circle, has_posted)));
 }
 
 }  // namespace

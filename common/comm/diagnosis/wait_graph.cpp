@@ -22,9 +22,10 @@ Counterpart message_part(const RankSnapshot& peer, int waiter, const OpRecord& o
   bool passed = false;  // messages of a stream are posted in the order of their numbers
   const OpRecord* in_another = nullptr;
   for (const OpRecord& other : peer.pending) {
-    if (other.kind == kind && other.peer == waiter && !in_stream(other) && in_another == nullptr)
-      in_another = &other;
-    if (!in_stream(other)) continue;
+    if (!in_stream(other)) {
+      if (in_another == nullptr && other.kind == kind && other.peer == waiter) in_another = &other;
+      continue;
+    }
     if (other.sequence == op.sequence)
       return {peer.rank, other.bytes == op.bytes ? Part::kUnderWay : Part::kDiffers, &other};
     passed |= other.sequence > op.sequence;

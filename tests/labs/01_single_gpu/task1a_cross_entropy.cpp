@@ -68,8 +68,7 @@ Rows random_rows(int64_t count, int64_t vocab, double spread, uint64_t seed,
       draw_tensor({count, vocab}, spread, 1000 * lab::grading::scenario_seed() + seed), scales);
   rows.if_not_finite =
       "not finite, although no exponential overflows: is a variable used that was never set, or "
-      "the "
-      "logarithm of 0 taken?";
+      "the logarithm of 0 taken?";
   return rows;
 }
 
@@ -135,8 +134,7 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
         return static_cast<float>(s.largest + std::log(s.sum)) - s.scores[y];
       });
   add(" of large scores has lost its digits to rounding, even in double: subtract the largest "
-      "score "
-      "from the target's score before anything is added to it (section 2.3)",
+      "score from the target's score before anything is added to it (section 2.3)",
       [](const Softmax& s, size_t y, double) {
         return (s.largest + std::log(s.sum)) - s.scores[y];
       });

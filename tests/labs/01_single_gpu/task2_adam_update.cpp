@@ -337,9 +337,8 @@ void expect_updates(std::vector<Update> updates, uint64_t seed) {
               [&](size_t k, const std::vector<Parcel>& ranks) {
                 if (ranks[0].number("fence_broken") != 0)
                   stop(
-                      "memory outside of the spans was overwritten: the loop "
-                      "ends with the "
-                      "span, whatever its length");
+                      "memory outside of the spans was overwritten: the loop ends with the span, "
+                      "whatever its length");
                 if (to_doubles(ranks[0].tensor("gradients")) != to_doubles(updates[k].gradients))
                   stop("the gradients were changed: adam_update only reads them");
                 expect_all(updates[k], ranks[0]);

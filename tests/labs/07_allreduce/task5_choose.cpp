@@ -176,8 +176,7 @@ std::pair<std::string, std::string> told_apart(double a, double b) {
 std::string in_words(const Question& q) {
   return fmt::format(
       "{} rank{}, {} element{}, alpha {:g} s and beta {:g} s per byte inside, {:g} and {:g} "
-      "between, "
-      "{} per host, gamma {:g} s",
+      "between, {} per host, gamma {:g} s",
       q.ranks, q.ranks == 1 ? "" : "s", q.elements, q.elements == 1 ? "" : "s",
       q.costs.inside.alpha, q.costs.inside.beta, q.costs.between.alpha, q.costs.between.beta,
       q.costs.ranks_per_host, q.costs.gamma);
