@@ -2,7 +2,7 @@
 """./workbook grade: grades a class.
 
 Usage: grade.py BUILD PATH... [--labs 01-03] [--course FILE] [--out FOLDER] [--seed S] [--jobs J] [--similar]
-                [--no-sandbox]
+                [--earlier PATH...] [--no-sandbox]
   BUILD   a configured build folder
   PATH    a submission (a folder, .zip, .tar.gz, git repository or URL), or a .csv of such (grade_submissions.py)
 
@@ -11,6 +11,8 @@ sandbox (grade_sandbox.py), with tests and points of this workbook and the terms
 verdict programs decide; this one adds up and reports (grade_report.py, grade_tables.py).
 """
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -36,6 +38,7 @@ from lab_numbers import parse_labs
 ROOT = Path(__file__).resolve().parent.parent
 NOT_GRADED = 3  # exit code of verdicts, and of this program
 TABLES = ("results.csv", "moodle.csv", "canvas.csv", "junit.xml", "index.html")
+SIMILAR = "similar.csv"
 
 
 def all_labs():
@@ -49,8 +52,9 @@ def read(submission, wanted, sandbox):
         read_files(submission, wanted)
 
 
-def chosen_labs(options, course, found):
-    """The labs to grade: those named, else the course's, else those whose starters somebody has changed."""
+def chosen_labs(options, course, found, earlier):
+    """The labs to grade: those named, else the course's, else those whose starters somebody has changed. Reads all
+    submissions."""
     labs = {lab.number: lab for lab in all_labs()}
     if options.labs or course.labs:
         try:
@@ -61,7 +65,7 @@ def chosen_labs(options, course, found):
     wanted = {number: lab.path for number, lab in labs.items()}
     print(f"reading {counted(found)}", flush=True)
     with ThreadPoolExecutor(8) as workers:  # clones wait for the network
-        list(workers.map(lambda one: read(one, wanted, not options.no_sandbox), found))
+        list(workers.map(lambda one: read(one, wanted, not options.no_sandbox), found + earlier))
     if not options.labs and not course.labs:
         labs = {number: lab for number, lab in labs.items() if any(begun(one, lab, len(wanted)) for one in found)}
     if not labs:
@@ -191,6 +195,8 @@ def parsed():
     parser.add_argument("--seed", type=int, default=1, help="draws other scenarios (default: the students')")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="submissions at once (default: one per core)")
     parser.add_argument("--similar", action="store_true", help="list similar pairs, too; needs similarity-tester")
+    parser.add_argument("--earlier", metavar="PATH", nargs="+", default=[],
+                        help="submissions of earlier years: --similar compares with them, and they are not graded")
     parser.add_argument("--no-sandbox", action="store_true", help="without bubblewrap: with limits only")
     options = parser.parse_args()
     for name in ("jobs", "seed"):
@@ -207,36 +213,57 @@ def main():
     if not options.no_sandbox and (reason := why_not()):
         raise GradeError(f"there is no sandbox for students' programs: {reason}. --no-sandbox runs them without: "
                          "do that only in a container or an account that holds nothing else")
+    earlier = submissions(options.earlier)
+    for one in earlier:
+        one.name = f"earlier/{one.name}"
     course = read_course(options.course, {lab.number: [task["id"] for task in lab.tasks] for lab in all_labs()})
-    labs = chosen_labs(options, course, found)
-    numbers = [lab.number for lab in labs]
-    built_labs(options.build, numbers)
+    labs = chosen_labs(options, course, found, earlier)
+    built_labs(options.build, [lab.number for lab in labs])
+    with claimed(options.out):
+        return grade_and_report(options, course, labs, found, earlier)
+
+
+@contextlib.contextmanager
+def claimed(out):
+    """The folder for the results is there, and no other run of this command uses it."""
     try:
-        options.out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(out, os.O_RDONLY)
     except FileExistsError:
-        raise GradeError(f"--out {options.out} is a file, not a folder") from None
+        raise GradeError(f"--out {out} is a file, not a folder") from None
     except OSError as error:
-        raise GradeError(f"--out {options.out}: {error.strerror}") from None
-    pairs = similar_pairs(found, labs) if options.similar else {}
+        raise GradeError(f"--out {out}: {error.strerror}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise GradeError(f"another ./workbook grade is writing to {out}: wait for it, or name another --out") from None
+    finally:
+        os.close(folder)
+
+
+def grade_and_report(options, course, labs, found, earlier):
+    pairs = similar_pairs(found, earlier, labs) if options.similar or earlier else {}
     how = "without a sandbox" if options.no_sandbox else "each in a sandbox"
-    print(f"{counted(found)}, lab{'s' if len(labs) > 1 else ''} {' '.join(numbers)}, {how}", flush=True)
+    numbers = " ".join(lab.number for lab in labs)
+    print(f"{counted(found)}, lab{'s' if len(labs) > 1 else ''} {numbers}, {how}", flush=True)
     with tempfile.TemporaryDirectory(prefix="workbook-grade.", ignore_cleanup_errors=True) as scratch:
         Path(scratch).chmod(0o755)
         grader = Grader(options.build.resolve(), labs, course, options, Path(scratch))
         check_solutions(grader, options.out)
-        for table in TABLES:  # of an earlier run: not to be taken for this one's, should it be interrupted
+        for table in (*TABLES, SIMILAR):  # of an earlier run: not to be taken for this one's, should it be interrupted
             (options.out / table).unlink(missing_ok=True)
         results = grade_class(grader, found, options.out)
-    grade_report.write_class(options.out, results, labs, pairs)
+    grade_report.write_class(options.out, found, results, labs, pairs)
     grade_tables.write_tables(options.out, found, results, labs)
     print_table(results, labs)
     for lab, ones in pairs.items():
         most = f", the {MOST} most similar pairs" if len(ones) == MOST else ""
         print(f"\nsimilar, lab {lab}{most}:" + "".join(f"\n{share:>5} %  {one}  {other}" for share, one, other in ones))
     print_exceptions(found, results, options.out)
-    print(f"\n{options.out}: {', '.join(TABLES)}; of each submission results.json and index.html")
+    print(f"\n{options.out}: {', '.join(TABLES + (SIMILAR,) * bool(pairs))}; of each submission results.json and index.html")
     if not all(map(grade_report.is_graded, results.values())):
-        print("some tasks are not graded, because the harness failed: run again, which grades only these")
+        print("some tasks are not graded: run again, which grades only these")
         return NOT_GRADED
     return 0
 

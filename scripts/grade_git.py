@@ -12,7 +12,7 @@ from pathlib import Path
 from grade_files import read_entries
 from grade_run import limited, run_limited
 from grade_sandbox import isolated
-from grade_submissions import LARGEST, URL, GradeError, Refused, printable
+from grade_submissions import LARGEST, URL, GradeError, Refused, Unreachable, printable
 
 SECONDS = 120     # for a clone
 LISTING = 16 << 20  # bytes of a list of files
@@ -38,6 +38,8 @@ def read_repository(submission, wanted, sandbox):
                                             "the commit is graded")
     except Refused as problem:
         submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
+    except Unreachable as problem:
+        submission.unreachable = str(problem)
 
 
 def with_unix_lines(data):
@@ -45,7 +47,7 @@ def with_unix_lines(data):
 
 
 class Repository:
-    """A clone, which lasts as long as the `with` statement. All errors are Refused."""
+    """A clone, which lasts as long as the `with` statement. All errors are Refused or Unreachable."""
 
     def __init__(self, submission, sandbox):
         self.submission, self.sandbox = submission, sandbox
@@ -85,11 +87,10 @@ class Repository:
             if self.sandbox:
                 command = [*isolated([source], [self.folder]), *command]
         status, output = run_limited(command, SECONDS, environment)
-        if status is None:
-            raise Refused(f"the repository cannot be cloned: {output}")
         if status != 0:
             lines = [line for line in output.splitlines() if line.startswith(("fatal:", "error:"))]
-            raise Refused(f"the repository cannot be cloned: {printable((lines or ['no message'])[0])}")
+            why = output if status is None else printable((lines or ["no message"])[0])
+            raise (Refused if local else Unreachable)(f"the repository cannot be cloned: {why}")
         reference = self.submission.reference or "HEAD"
         try:
             self.commit = self.git("rev-parse", "--verify", "--quiet", "--end-of-options",

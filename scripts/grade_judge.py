@@ -65,7 +65,8 @@ class Grader:
                 source = submission.files.get(lab.number)
                 if source is None:
                     why = submission.problems.get(lab.number, f"{lab.path} is missing")
-                    results[lab.number] = self.result_of(lab, "", [(False, why)] * len(lab.tasks), submission)
+                    judged = (None, submission.unreachable) if submission.unreachable else (False, why)
+                    results[lab.number] = self.result_of(lab, "", [judged] * len(lab.tasks), submission)
                     continue
                 digest = self.harness[lab.number].copy()
                 digest.update(f"{self.options.seed} {self.options.no_sandbox} ".encode() + source)

@@ -42,7 +42,7 @@ def reached(task):
 def said(task):
     """The handout's message about a task, or why there is none."""
     if not task["graded"]:
-        return f"not graded, because the test failed; it will be run again ({task['message']})"
+        return f"not graded yet: {task['message']}"
     return task["message"] or "passed"
 
 
@@ -110,26 +110,31 @@ def gradescope(result):
                 test |= {"score": task["points"], "status": "passed" if task["passed"] else "failed"}
             tests.append(test)
     late = [f"lab {number}: {lateness(lab)}" for number, lab in result.items() if lateness(lab)]
-    words = "graded" if is_graded(result) else "not graded, run again: a test failed to run"
+    words = "graded" if is_graded(result) else "not graded, run again"
     whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden", "output": "\n".join([words, *late])}
     if is_graded(result):
         whole["score"] = total(result)
     return whole
 
 
-def write_class(out, results, labs, pairs):
-    write_csv(out, results, labs)
+def write_class(out, found, results, labs, pairs):
+    write_csv(out, found, results, labs)
     write_junit(out, results)
+    if pairs:
+        write_table(out / "similar.csv", [["lab", "percent", "submission", "other"],
+                                          *((lab, *pair) for lab, ones in pairs.items() for pair in ones)])
     write_page(out, results, labs, pairs)
 
 
-def write_csv(out, results, labs):
-    columns = ["submission"]
+def write_csv(out, found, results, labs):
+    known = [column for column in ("name", "email", "id", "login") if any(one.student.get(column) for one in found)]
+    columns = ["submission", *known]
     for lab in labs:
         columns += [*(f"{lab.number}.{task['id']}" for task in lab.tasks), f"{lab.number} days late", f"{lab.number} counts"]
     rows = [[*columns, "total"]]
-    for name, result in results.items():
-        row = [name]
+    for submission in found:
+        result = results[submission.name]
+        row = [submission.name, *(submission.student.get(column, "") for column in known)]
         for one in (result[lab.number] for lab in labs):
             row += [task["points"] if task["graded"] else "" for task in one["tasks"]]
             row += [one["days_late"], one["counts"] if is_graded_lab(one) else ""]

@@ -19,14 +19,19 @@ BEGUN = 90      # percent of the starter: a file with more of it has hardly been
 FOUND = re.compile(r"^(\d+)\.cpp consists for (\d+) % of (\d+)\.cpp material$", re.M)
 
 
-def similar_pairs(found, labs):
-    """By lab: (percent, name, name), most similar first."""
+def similar_pairs(found, earlier, labs):
+    """By lab: (percent, name, name), most similar first. Those of earlier years are compared with those of this year."""
     if not shutil.which("sim_c++"):
         raise GradeError("--similar needs sim_c++: sudo apt-get install similarity-tester")
-    return {lab.number: compared([one for one in found if lab.number in one.files], lab) for lab in labs}
+    pairs = {}
+    for lab in labs:
+        new, old = ([one for one in ones if lab.number in one.files] for ones in (found, earlier))
+        pairs[lab.number] = compared(new + old, len(new), lab)
+    return pairs
 
 
-def compared(ones, lab):
+def compared(ones, new, lab):
+    """The first `new` are of this year."""
     with tempfile.TemporaryDirectory(prefix="workbook-similar.") as folder:
         # sim_c++ says of each file how much of it the later ones have: so the starter comes last.
         names = [f"{i}.cpp" for i in range(len(ones) + 1)]
@@ -42,7 +47,7 @@ def compared(ones, lab):
     untouched = {starter} | {one for (one, other), percent in shares.items() if other == starter and percent >= BEGUN}
     pairs = {}
     for (one, other), percent in shares.items():
-        if not untouched & {one, other}:
+        if not untouched & {one, other} and min(one, other) < new:
             pair = (min(one, other), max(one, other))
             pairs[pair] = max(pairs.get(pair, 0), percent)
     listed = sorted(((percent, ones[i].name, ones[j].name) for (i, j), percent in pairs.items()), reverse=True)

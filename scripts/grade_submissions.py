@@ -19,6 +19,10 @@ class Refused(Exception):
     """Why a file or a submission is not taken; the message is one line."""
 
 
+class Unreachable(Exception):
+    """Why a submission was not fetched, which says nothing about it; the message is one line."""
+
+
 @dataclass
 class Submission:
     name: str                                     # unique, and the name of a folder
@@ -31,6 +35,7 @@ class Submission:
     places: dict = field(default_factory=dict)    # paths in the submission, by lab
     times: dict = field(default_factory=dict)     # (time, "list", "commit" or "file"), by lab
     problems: dict = field(default_factory=dict)  # why there is no file, by lab
+    unreachable: str = ""                         # why nothing is known about it: it is not graded
     notes: list = field(default_factory=list)
 
     def time(self, lab):

@@ -173,7 +173,7 @@ class GradeCourseTest(unittest.TestCase):
         try:
             output, results = self.grade(links, empty, deep, self.folder / "broken", borrowed,
                                          "ssh://-oProxyCommand=touch%20x/y", "https://127.0.0.1:1/x.git",
-                                         "file:///nowhere/at/all.git")
+                                         "file:///nowhere/at/all.git", code=grade.NOT_GRADED)
         finally:
             grade_git.SECONDS = before
         self.assertEqual({name for name, result in results.items() if result["points"]}, {"deep"} if SANDBOX else
@@ -262,6 +262,22 @@ class GradeCourseTest(unittest.TestCase):
         self.assertIn("look at these first:\n  bob.rar: bob.rar is not a folder", output)
         self.assertIn("in none of the tables: Ann_Ä", output)
 
+    def test_unreachable(self):
+        """What cannot be fetched is not graded, and has no points that could be taken for a verdict."""
+        (self.folder / "list.csv").write_text(
+            f"name,path,id\nAnn,{self.student('ann')},7\nBob,file://{self.folder}/moved.git,8\n", encoding="utf-8")
+        output, _ = self.grade(self.folder / "list.csv", code=grade.NOT_GRADED)
+        header, *rows = self.table("results.csv")
+        self.assertEqual([row[:4] for row in [header, *rows]],
+                         [["submission", "name", "id", "02.1"], ["Ann", "Ann", "7", "10"], ["Bob", "Bob", "8", ""]])
+        self.assertEqual([row[-1] for row in rows], ["100", "not graded"])
+        self.assertRegex(output, "look at these first:\n  Bob: the repository cannot be cloned: fatal: .*moved.git")
+
+    def test_one_run_at_a_time(self):
+        with grade.claimed(self.folder / "grades"), self.assertRaisesRegex(GradeError, "another ./workbook grade"):
+            self.grade(self.student("ann"))
+        self.grade(self.folder / "ann")
+
     def test_interrupted(self):
         """No table of an earlier run is left that could be taken for this one's."""
         ann = self.student("ann")
@@ -286,6 +302,13 @@ class GradeCourseTest(unittest.TestCase):
         output, _ = self.grade(*(self.folder / name for name in ("ann", "bob", "eve", "cid", "dan")), "--similar")
         self.assertRegex(output, r"similar, lab 02:\n *\d+ %  (ann  bob|bob  ann)\n")
         self.assertNotRegex(output, r"%.*(eve|cid|dan)")
+        # Of earlier years, only what resembles a submission of this year is listed.
+        output, _ = self.grade(self.folder / "eve", "--earlier", self.folder / "ann", self.folder / "bob")
+        self.assertNotIn("%", output)
+        self.grade(self.folder / "ann", "--earlier", self.folder / "bob", self.folder / "eve")
+        header, *pairs = self.table("similar.csv")
+        self.assertEqual(header, ["lab", "percent", "submission", "other"])
+        self.assertEqual([(row[0], set(row[2:])) for row in pairs], [("02", {"ann", "earlier/bob"})])
 
     def test_control_group(self):
         """All that a command starts is in the group, and ends with it."""
