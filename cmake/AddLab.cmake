@@ -100,6 +100,13 @@ function(add_lab number name)
   lab_add_build_test(build.${lab}.solution LABEL solution${number} FIXTURE ${lab}_solution
                      TARGETS ${lab}_verdict ${lab}_ranks ${lab}_shared_solution ${rehearsal})
   lab_add_task_tests(${lab} solution${number} solution "${tasks}" "${rehearsal}")
+  file(READ ${CMAKE_SOURCE_DIR}/labs/${folder}/points.json points)
+  if(points MATCHES "\"train_step\"")  # ./workbook compare
+    add_test(NAME solution${number}.compare
+             COMMAND ${lab}_verdict --implementation solution --compare)
+    set_tests_properties(solution${number}.compare PROPERTIES
+      LABELS solution${number} FIXTURES_REQUIRED ${lab}_solution TIMEOUT 300)
+  endif()
 
   lab_add_build_test(build.${lab}.student LABEL ${lab} FIXTURE ${lab}_student
                      REQUIRES ${lab}_solution TARGETS ${lab}_shared_student STUDENT ${lab} ${starter})

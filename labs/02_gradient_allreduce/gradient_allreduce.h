@@ -52,9 +52,9 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 ///
 /// All gradients travel in a single all_reduce of one flat tensor. The number of targets travels in
 /// a second all_reduce, of that number alone, or as one more element of the flat tensor. There are
-/// no other messages, and a single rank needs none. (A float counts exactly up to 16,777,216
-/// targets.) A single gradient tensor can be sent without a copy. Accepted error: 1e-6 of the sum
-/// of the magnitudes that are added.
+/// no other messages; a single rank needs none, and if no rank has a target, the gradients need
+/// not travel. (A float counts exactly up to 16,777,216 targets.) A single gradient tensor can be
+/// sent without a copy. Accepted error: 1e-6 of the sum of the magnitudes that are added.
 void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
                        lab::ProcessGroup& world);
 

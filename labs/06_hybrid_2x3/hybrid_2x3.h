@@ -52,7 +52,7 @@ struct Mesh {
 /// the group of the ranks that passed the same color. You need not name the groups, but names
 /// ("pipeline 1", "replicas of stage 2") make diagnoses easier to read.
 /// Throws lab::Error, before any message, unless the world has dp * pp ranks; also if dp or pp is
-/// 0. Neither is ever negative.
+/// 0. Neither is ever negative, and their product fits into an int.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 
 /// Task 3 · The shard that a rank reads in an epoch; lab::Sampler takes batches from it.
@@ -107,9 +107,9 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 ///
 /// compute_gradients, clipping, update. Afterwards the weights are those of one process that holds
 /// the whole model and takes one step over the microbatches of all pipelines.
-/// `max_gradient_norm`: if it is positive, all ranks call lab04::clip_gradients(stage,
-///     max_gradient_norm, group) once, with the group whose ranks hold the whole model exactly
-///     once. If it is 0, do not clip, and send nothing for it.
+/// `max_gradient_norm`: if it is positive (it may be infinite), all ranks call
+///     lab04::clip_gradients(stage, max_gradient_norm, group) once, with the group whose ranks hold
+///     the whole model exactly once. If it is 0, do not clip, and send nothing for it.
 /// A step without any target is an update like any other. What stage.gradients() holds afterwards
 /// does not matter. Returns what compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,

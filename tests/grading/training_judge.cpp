@@ -131,6 +131,16 @@ StepParts of_replica(const StepParts& all, size_t replica) {
   return own;
 }
 
+void expect_loss_calls(const TrainingStep& s, size_t rank) {
+  const size_t calls = s.result.numbers(s.entry("totals")).size();
+  const size_t microbatches = s.own.microbatches.size();
+  if (calls != microbatches)
+    stop(fmt::format(
+        "{}call the function that is passed in, `loss`, once for each microbatch, also for one "
+        "without targets, and not one of your own\nin step {}: calls of loss: {}, microbatches: {}",
+        s.who(rank), s.step + 1, calls, microbatches));
+}
+
 void expect_same_replicas(const TrainingCase& training, const std::vector<Parcel>& ranks,
                           size_t step) {
   const auto stages = static_cast<size_t>(training.stages());
@@ -187,6 +197,8 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
         numbers_of(ranks, fmt::format("loss.{}", step)),
         [&](size_t rank) { return expected_loss(steps[rank]); },
         [&](size_t rank) { return in_step(totals_in_words(steps[rank])); });
+    if (contract.loss_of_every_microbatch)
+      for (size_t rank = 0; rank < ranks.size(); ++rank) expect_loss_calls(steps[rank], rank);
     if (contract.updates_only)
       for (size_t rank = 0; rank < ranks.size(); ++rank) expect_updates_only(steps[rank], rank);
     for (size_t rank = 0; rank < ranks.size(); ++rank)

@@ -255,6 +255,7 @@ int compare_steps() {
   if (!result.not_graded.empty()) fail("{}", result.not_graded);
   for (const Failure& failure : result.failures) fmt::print("{}\n", failure.message);
   if (!result.failures.empty()) return kFailed;
+  require(compared_calls() > 0, "the tests of task {} take no training step", task->id);
   fmt::print(
       "the same in {} scenarios: on every rank, the logits of each microbatch, the gradients given "
       "to the optimizer, the weights and the loss of step S are within S times {:g} % of the "

@@ -70,7 +70,7 @@ double average_loss(double loss, int64_t targets, ProcessGroup& world) {
 namespace {
 
 /// Task 1: every rank has drawn different weights, for every tensor, or only for the last; or rank
-/// 0 alone has weights that are numbers.
+/// 0 alone has weights that are numbers, a -0.0 among them.
 Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
   lab::LlamaStage model(lab::grading::model_of(input), lab::grading::span_of(input),
                         lab::Device::kCpu, static_cast<uint64_t>(input.number("seed")));
@@ -86,6 +86,9 @@ Parcel run_broadcast(const Parcel& input, ProcessGroup& world) {
     else
       for (float& weight : weights) weight += 0.01F * static_cast<float>(world.rank() + 1);
   }
+  // It is equal to 0.0, and yet another number.
+  if (unlike == "infinite" && world.rank() == 0)
+    model.named_parameters().front().value.values()[0] = -0.0F;
   Parcel result;
   std::string names;
   std::vector<double> sizes;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -73,12 +74,20 @@ std::string explain(size_t r, const std::vector<Parcel>& ranks, const std::vecto
   return missing_tensors(ranks[r], got, before[0]);
 }
 
+bool is_negative(double weight) { return std::signbit(weight); }
+
 void judge(const std::vector<Parcel>& ranks) {
   const std::vector<Numbers> before = tensors_of(ranks, "before");
   const std::vector<Numbers> weights = tensors_of(ranks, "weights");
   for (size_t r = 0; r < weights.size(); ++r)
     if (weights[r] != before[0])
       stop(fmt::format("rank {}: {}", r, explain(r, ranks, before, weights[r])));
+  for (size_t r = 0; r < weights.size(); ++r)
+    if (!std::ranges::equal(weights[r], before[0], {}, is_negative, is_negative))
+      stop(
+          fmt::format("rank {}: rank 0's weight of -0.0 has become 0.0, which is not the same bit "
+                      "for bit: was something added to it? Copy rank 0's weights",
+                      r));
 }
 
 /// Models of several sizes one after the other, one of them too large for a single chunk of

@@ -62,6 +62,7 @@ void judge(const TrainingCase& c, const std::vector<Parcel>& ranks) {
   judge_steps(c, ranks,
               {.gradient = StepContract::Gradient::kOfAllReplicas,
                .loss = StepContract::Loss::kOwnMean,
+               .loss_of_every_microbatch = true,
                .how_to_average = "call average_gradients before the update, and let it write into "
                                  "model.gradients()",
                .how_to_clip = "call lab::clip_gradients after averaging and before the update"});

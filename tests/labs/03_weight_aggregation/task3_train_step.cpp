@@ -227,7 +227,8 @@ void judge(const Steps& s, const std::vector<Parcel>& ranks) {
   judge_steps(s.training, ranks,
               {.gradient = StepContract::Gradient::kOwn,
                .loss = StepContract::Loss::kOwnMean,
-               .updates_only = false});
+               .updates_only = false,
+               .loss_of_every_microbatch = true});
   expect_schedule(s, ranks);
   for (size_t r = 0; r < ranks.size(); ++r) expect_own_state(s, ranks[r], r);
   lab::grading::TrainingOracle oracle(s.training);

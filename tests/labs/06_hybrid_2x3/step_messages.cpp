@@ -98,6 +98,11 @@ int64_t expect_in_pipeline(const Sent& s, const std::vector<Operation>& got) {
   };
   const bool only_clips = clips && std::ranges::all_of(others, is_of_clipping);
   const bool one_sum = only_clips && others.size() == 1;
+  if (clips && others.empty())
+    stop(
+        fmt::format("{}: the numbers are right, but lab04::clip_gradients is not called, although "
+                    "the limit is positive: it may be infinite, or never be exceeded",
+                    s.who()));
   if (only_clips && others.size() > 1)
     stop(
         fmt::format("{}: the numbers are right, but lab04::clip_gradients is called {} times in a "

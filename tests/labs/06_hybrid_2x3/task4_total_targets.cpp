@@ -166,15 +166,24 @@ TEST(Task4, PipelinesOfOneStage) { expect_totals(cases_of({4, 1}, 44), late_mess
 // More than floats can tell apart, on one rank and in all.
 TEST(Task4, ManyTargetsAreCountedExactly) {
   const double most = std::ldexp(1.0, 24);
-  Call call = call_of(cases_of({2, 1}, 47)[0]);
-  call.inputs[0].set("long_row", most + 2);
-  call.inputs[1].set("long_row", 3);
-  for (const Parcel& rank : run_call(call, late_messages(47, {"2"})))
-    if (const double got = rank.number("total"); got != most + 3)
-      stop(fmt::format("{:.0f} targets instead of {:.0f}{}", got, most + 3,
-                       got >= most && got < most + 4
-                           ? ": a float counts only up to 16,777,216; lab::sum_over adds up doubles"
-                           : ""));
+  const std::vector<std::pair<double, double>> rows = {{most + 2, 3}, {most / 2 + 1, most / 2 + 4}};
+  std::vector<Call> calls;
+  for (const auto& [one, other] : rows) {
+    calls.push_back(call_of(cases_of({2, 1}, 47)[0]));
+    calls.back().name = fmt::format("rows of {:.0f} and {:.0f} tokens", one, other);
+    calls.back().inputs[0].set("long_row", one);
+    calls.back().inputs[1].set("long_row", other);
+  }
+  judge_calls(calls, late_messages(47, {"2"}), [&](size_t k, const std::vector<Parcel>& ranks) {
+    const double right = rows[k].first + rows[k].second - 2;  // the first of a row is no target
+    for (const Parcel& rank : ranks)
+      if (const double got = rank.number("total"); got != right)
+        stop(fmt::format(
+            "{:.0f} targets instead of {:.0f}{}", got, right,
+            std::abs(got - right) < 4
+                ? ": a float counts only up to 16,777,216; lab::sum_over adds up doubles"
+                : ""));
+  });
 }
 
 TEST(Task4, OverGloo) {

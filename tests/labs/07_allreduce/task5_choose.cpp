@@ -271,12 +271,13 @@ TEST(Task5, AnyCosts) {
   for (int k = 0; k < 60; ++k) {
     const int on_each = static_cast<int>(random() % 8) + 1;
     const int ranks = on_each * (static_cast<int>(random() % 8) + 1);
+    const double unit = k % 5 == 2 ? 1e-9 : 1;  // of tiny times, too
     questions.push_back({ranks,
                          static_cast<int64_t>(random() % 1'000'000),
-                         {.inside = {draw(0, 1e-5), draw(0, 1e-8)},
-                          .between = {draw(0, 1e-4), draw(0, 1e-7)},
+                         {.inside = {unit * draw(0, 1e-5), unit * draw(0, 1e-8)},
+                          .between = {unit * draw(0, 1e-4), unit * draw(0, 1e-7)},
                           .ranks_per_host = k % 4 == 0 ? 0 : on_each,
-                          .gamma = draw(0, 1e-9)}});
+                          .gamma = unit * draw(0, 1e-9)}});
     if (k % 6 != 5) continue;  // without elements, twice, so that only the costs differ
     for (const lab::LinkCost& link : {kSlow, kFast})
       questions.push_back({6, 0, {.inside = link, .between = kSlow, .ranks_per_host = 3}});

@@ -297,8 +297,13 @@ TEST(Task5, TheBestCapacity) {
       c.caps = {0, 8000};  // no tie
     } else {
       const double all = std::accumulate(c.sizes.begin(), c.sizes.end(), 0.0);
-      for (int k = 0; k < 6; ++k)
-        c.caps.push_back(std::floor(all * static_cast<double>(random() % 1000) / 1000));
+      // If they can be found, those in which a worse one stands before the best.
+      for (int tries = 0; tries < 100 && (c.caps.empty() || best_until_worse(c) == best_of(c));
+           ++tries) {
+        c.caps.clear();
+        for (int k = 0; k < 6; ++k)
+          c.caps.push_back(std::floor(all * static_cast<double>(random() % 1000) / 1000));
+      }
       for (const double cap : {0.0, 2e10, 4e10}) c.caps.push_back(cap);  // two: the same buckets
       c.caps.push_back(c.caps[random() % c.caps.size()]);
       std::ranges::shuffle(c.caps, random);

@@ -305,7 +305,7 @@ void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOp
   for (TrainingCase& c : cases) c.leftover = lab::grading::overflowed(c.leftover);
   std::vector<lab::grading::Call> calls;
   for (const TrainingCase& c : cases) {
-    lab::grading::Call call{.scenario = "steps", .inputs = {}, .name = c.name};
+    lab::grading::Call call{.scenario = "train_step", .inputs = {}, .name = c.name};
     for (int rank = 0; rank < c.ranks(); ++rank) {
       call.inputs.push_back(c.input(rank));
       call.inputs.back().set("stage", stage);

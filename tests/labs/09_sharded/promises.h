@@ -20,6 +20,8 @@ void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOp
                   size_t cases = 100);
 /// Processes send hundreds of messages a step; the other cases run in the simulation.
 inline constexpr size_t kCasesOverGloo = 4;
+/// All but the large model and the many steps.
+inline constexpr size_t kSmallCases = 5;
 
 /// Simulated ranks, or processes; all tasks given except for one.
 lab::grading::JobOptions simulated(const std::string& task, uint64_t seed);

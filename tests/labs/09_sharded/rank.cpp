@@ -296,6 +296,7 @@ int main(int argc, char** argv) {
   return lab::grading::rank_main(
       argc, argv,
       {.alone = {{"ranges", lab09::run_ranges}, {"pieces", lab09::run_pieces}},
-       .group = {
-           {"reduce", lab09::run_reduce}, {"clip", lab09::run_clip}, {"steps", lab09::run_steps}}});
+       .group = {{"reduce", lab09::run_reduce},
+                 {"clip", lab09::run_clip},
+                 {"train_step", lab09::run_steps}}});
 }

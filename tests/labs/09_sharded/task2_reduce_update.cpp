@@ -116,6 +116,8 @@ TEST(Task2, ReduceEveryPart) {
 TEST(Task2, StepsOfStage1) { expect_steps(1, 3, 21, simulated("2", 22)); }
 TEST(Task2, StepsOfStage2) { expect_steps(2, 2, 23, simulated("2", 24)); }
 TEST(Task2, StepsOfStage3) { expect_steps(3, 9, 25, simulated("2", 26)); }
+// On the last rank, some shards are nothing but padding.
+TEST(Task2, NineRanksOfStage1) { expect_steps(1, 9, 20, simulated("2", 19), kSmallCases); }
 TEST(Task2, OneRank) { expect_steps(1, 1, 27, simulated("2", 28)); }
 TEST(Task2, OverGloo) { expect_steps(1, 2, 29, over_gloo("2"), kCasesOverGloo); }
 

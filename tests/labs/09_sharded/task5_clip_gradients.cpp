@@ -239,9 +239,8 @@ TEST(Task5, TheNormOfAllShards) {
   }
 }
 
-// Without the large model, whose gradients are just short enough: TheNormOfAllShards has such ones,
-// and finds the mistake by name in an instant.
-constexpr size_t kSmallCases = 5;
+// Not the large model, whose gradients are just short enough: TheNormOfAllShards has such ones, and
+// finds the mistake by name in an instant.
 TEST(Task5, Steps) { expect_steps(3, 3, 51, simulated("5", 52), kSmallCases); }
 TEST(Task5, OverGloo) { expect_steps(1, 2, 53, over_gloo("5"), kCasesOverGloo); }
 
