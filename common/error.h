@@ -10,8 +10,8 @@
 
 namespace lab {
 
-/// The message is one line that says what is wrong,
-/// where, and what to do; programs print it after "error: " and exit with a non-zero code.
+/// The message is one line that says what is wrong, where, and what to do; programs print it after
+/// "error: " and exit with a non-zero code.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

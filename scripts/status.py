@@ -9,7 +9,7 @@ students have as reference/predictions/FOLDER.json:
 
     {"id": {"value": 41.3, "how": "computed" or "measured", "section": "a heading of its README.md"}}
 
-With "exact": true, an answer is right only if it is that value; else within 10 %.
+With "exact": true, an answer must be that value; else it may be off by 10 %.
 
 A lab is done when POINTS are all points; a lab without points, when every question has its answer. What is
 wrong with a file is told in one line, with exit code 1.
@@ -136,8 +136,10 @@ def shown(number, unit, digits=12):
 
 
 def judged(answer, value, exact):
+    if math.isclose(answer, value, rel_tol=0 if exact else 1e-3):
+        return "right"
     if exact:
-        return "right" if answer == value else "not right: this one is exact"
+        return "not right: this one is exact"
     if abs(answer - value) <= TOLERANCE * abs(value) * (1 + 1e-9):
         return "within 10 %"
     if value == 0 or answer / value <= 0:

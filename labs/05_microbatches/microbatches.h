@@ -32,7 +32,7 @@ lab::Schedule gpipe(int stages, int microbatches);
 /// Task 2 · 1F1B, also called PipeDream-flush (Narayanan et al., 2021); one of DAPPLE's two
 /// variants (Fan et al., 2021).
 ///
-/// Of p stages and m microbatches. Warm-up: stage r begins with min(m, p-1-r) forwards, one for
+/// With p stages and m microbatches, warm-up: stage r begins with min(m, p-1-r) forwards, one for
 /// each stage downstream if there are as many microbatches. Steady state: one forward, then one
 /// backward, in turn. Cool-down: the remaining backwards. Forwards and backwards are each in the
 /// order of the microbatches. So stage r never has more than min(m, p-r) microbatches in flight. If

@@ -37,7 +37,7 @@ struct Range {
 };
 
 /// Task 1 · The length to which a part of `size` elements is padded, so that `ranks` ranks can have
-/// equal shards of it: the smallest multiple of `ranks` that is not less than `size`, which may be
+/// equal shards of it: the smallest multiple of `ranks` that is not less than `size`. `size` may be
 /// 0.
 int64_t padded(int64_t size, int ranks);
 

@@ -111,7 +111,8 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
        [=](const Microbatch& b) { return is_last(b) ? 1 / total : 0.0; }},
       {"only the first microbatch arrived",
        [=](const Microbatch& b) { return b.number == 0 ? 1 / total : 0.0; }},
-      {"the last microbatch is missing",
+      {count == 1 ? "they are 0: is zero_gradients called after the backward pass, or no pass made?"
+                  : "the last microbatch is missing",
        [=](const Microbatch& b) { return is_last(b) ? 0.0 : 1 / total; }},
       {"the first microbatch is missing",
        [=](const Microbatch& b) { return b.number == 0 ? 0.0 : 1 / total; }},

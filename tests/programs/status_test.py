@@ -157,7 +157,7 @@ class Status(unittest.TestCase):
             shown = self.status("2")
             for line in ("gradient_bytes · you: 45.4 MB · computed: 41.3 MB · within 10 %\n",
                          "ring_bytes · you: 110 MB · computed: 55.1 MB · not within 10 %: 2 times the value\n",
-                         "skip · you: 8,001 · computed: 8,000 · within 10 %\n",
+                         "skip · you: 8,001 · computed: 8,000 · not right: this one is exact\n",
                          "sum_adam · you: factor -1 · computed: factor 1 · not within 10 %\n",
                          "mean_loss · no answer yet · computed: 2.33 nats\n",
                          f'why: solutions/{LAB}/README.md, "Section 3 · predictions"\n'):
@@ -171,7 +171,7 @@ class Status(unittest.TestCase):
         self.verdict("100/100 points")
         self.answer(**self.right_answers())
         shown = self.status("2")
-        self.assertIn("skip · you: 8,000 · measured on another machine: 8,000 · within 10 %\n", shown)
+        self.assertIn("skip · you: 8,000 · measured on another machine: 8,000 · right\n", shown)
         self.assertIn('"Section 3 · predictions"; skip: "Section 6.2 · the same step"\n', shown)
 
     def test_points_by_task(self):
@@ -191,7 +191,7 @@ class Status(unittest.TestCase):
         self.answer(**self.right_answers(skip=None))
         self.assertNotIn("computed", self.status("2"))
         self.answer(**self.right_answers())
-        self.assertIn("skip · you: 8,000 · computed: 8,000 · within 10 %\n", self.status("2"))
+        self.assertIn("skip · you: 8,000 · computed: 8,000 · right\n", self.status("2"))
 
     def test_a_lab_on_paper(self):
         self.assertIn("predictions: on paper", self.status("0"))

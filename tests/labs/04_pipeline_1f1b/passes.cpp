@@ -149,6 +149,15 @@ std::string wrong_size(const Pipeline& pipeline, const std::vector<Parcel>& stag
 
 }  // namespace
 
+Tensor without_padding(const Tensor& tensor, const TokenBatch& batch) {
+  const Tensor masked = tensor.clone();
+  const int64_t dim = tensor.shape()[2];
+  for (size_t i = 0; i < batch.tokens.size(); ++i)
+    if (batch.tokens[i] == lab::kPadding)
+      std::fill_n(masked.data() + static_cast<int64_t>(i) * dim, dim, 0.0F);
+  return masked;
+}
+
 uint64_t Pipeline::bytes(size_t pass) const {
   return static_cast<uint64_t>(batch(pass).batch * batch(pass).length * training.model.dim) *
          sizeof(float);

@@ -58,6 +58,9 @@ void judge_pipelines(const PipelineScenario& scenario, const std::vector<Layout>
 /// padding, or none at all, which crashes those that rely on them.
 lab::TokenBatch decoy(const Pipeline& pipeline, size_t stage, size_t pass);
 
+/// `tensor` [B, T, C] is zero where this batch has padding.
+lab::Tensor without_padding(const lab::Tensor& tensor, const lab::TokenBatch& batch);
+
 /// All stages in one process, one after the other.
 class Chain {
  public:

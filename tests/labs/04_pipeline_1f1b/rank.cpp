@@ -191,7 +191,10 @@ struct Passes {
     result.set(entry("gradients", k), lab::grading::packed(stage, stage.gradients()));
     result.set(entry("weights", k), lab::grading::packed(stage, stage.parameters()));
     result.set(entry("in_flight", k), static_cast<double>(stage.activation_bytes()));
-    if (stage.activation_bytes() > 0) stage.discard();
+    if (stage.activation_bytes() > 0)
+      lab::require(lab::failure_of([&] { stage.discard(); }).empty(),
+                   "stage.forward ran as another microbatch than 0: here and in backward the batch "
+                   "is the stage's microbatch 0, what you get if you name none");
   }
 
   const Parcel& input;

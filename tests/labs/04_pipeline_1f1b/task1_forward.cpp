@@ -68,7 +68,21 @@ std::vector<Mistake> mistakes(const Pipeline& pipeline, size_t stage, size_t pas
   const auto input = [](size_t s, const Tensor& received, const Tensor& made) {
     return s == 0 ? made : received;
   };
+  const auto without_own_padding = [&](size_t s, const Tensor& made) {
+    return without_padding(made, s == 0 ? pipeline.batch(pass) : decoy(pipeline, s, pass));
+  };
+  const auto masked = [&](size_t s, const Tensor&, const Tensor& made) {
+    return without_own_padding(s, made);
+  };
+  const std::string no_padding =
+      "zero was put where the batch has padding: compute there, too, as one process does";
+  const Tensor right = Chain(pipeline).forward(pipeline.batch(pass))[stage];
   return {
+      {output(stage, masked), no_padding},
+      {to_doubles(without_own_padding(stage, right)), no_padding},
+      {to_doubles(without_own_padding(
+           stage, Chain(pipeline).forward(pipeline.batch(pass), masked)[stage])),
+       no_padding},
       {output(stage, zeros),
        "computed on zeros, not on what the previous stage has sent: receive first, then compute"},
       {output(stage, input),

@@ -81,16 +81,6 @@ struct Pass {
   }
 };
 
-/// `gradient` [B, T, C] is zero where this stage's batch has padding.
-Tensor without_padding(const Tensor& gradient, const TokenBatch& batch) {
-  const Tensor masked = gradient.clone();
-  const int64_t dim = gradient.shape()[2];
-  for (size_t i = 0; i < batch.tokens.size(); ++i)
-    if (batch.tokens[i] == lab::kPadding)
-      std::fill_n(masked.data() + static_cast<int64_t>(i) * dim, dim, 0.0F);
-  return masked;
-}
-
 std::vector<Mistake> mistakes(const Pass& p) {
   Numbers own = p.after;
   for (size_t i = 0; i < own.size(); ++i) own[i] -= p.before[i];

@@ -178,6 +178,13 @@ std::vector<Mistake> norm_mistakes(const std::vector<ClipCall>& calls, size_t k,
        what + "the squares of the stages up to this one only: every rank needs those of all"},
       {{std::min(call.norm, call.max_norm)},
        what + "that after clipping; it should be the one before"}};
+  mistakes.push_back(
+      {{0.0},
+       what + (std::isinf(call.max_norm) ? "0, where max_norm is infinite: the norm is returned "
+                                           "whether anything is scaled or not"
+                                         : "0, although there are gradients")});
+  mistakes.push_back({{std::sqrt(2.0) * call.norm},
+                      what + "1.41 times the right one: is every square counted twice?"});
   for (size_t earlier = 0; earlier < k; ++earlier)
     mistakes.push_back(
         {{calls[earlier].norm},
@@ -242,7 +249,10 @@ std::vector<Mistake> gradient_mistakes(const ClipCall& call, size_t s) {
   };
   double sum_of_norms = 0;
   for (const Numbers& stage : call.stages) sum_of_norms += norm(stage);
-  add(1, "not scaled, although the norm of all stages exceeds max_norm");
+  add(1,
+      "not scaled, although the norm of all stages exceeds max_norm; is something else scaled, or "
+      "a "
+      "copy?");
   add(call.max_norm / call.norm,
       "scaled to max_norm although they are shorter: clipping never makes gradients longer");
   add(factor_for(norm(gradients)),

@@ -297,7 +297,7 @@ TEST(Task5, TheBestCapacity) {
       c.caps = {0, 8000};  // no tie
     } else {
       const double all = std::accumulate(c.sizes.begin(), c.sizes.end(), 0.0);
-      // If they can be found, those in which a worse one stands before the best.
+      // If they can be found, those in which a worse one comes before the best.
       for (int tries = 0; tries < 100 && (c.caps.empty() || best_until_worse(c) == best_of(c));
            ++tries) {
         c.caps.clear();

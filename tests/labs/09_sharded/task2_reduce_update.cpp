@@ -94,7 +94,7 @@ TEST(Task2, ReduceEveryPart) {
       lab::grading::Call call{
           .scenario = "reduce",
           .inputs = std::vector<Parcel>(n),
-          .name = fmt::format("stage {}, {} ranks, {} microbatches", c.stage, n, c.times)};
+          .name = fmt::format("stage {}, ranks: {}, microbatches: {}", c.stage, n, c.times)};
       for (size_t r = 0; r < n; ++r) {
         call.inputs[r].set("stage", c.stage);
         call.inputs[r].set("times", c.times);

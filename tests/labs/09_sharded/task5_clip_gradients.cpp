@@ -103,6 +103,12 @@ std::vector<Mistake> norm_mistakes(double max_norm, const std::vector<Parcel>& i
   std::vector<Mistake> mistakes{
       {{std::sqrt(squares(inputs[rank]))},
        "the norm of this rank's shards alone: add up the squares of all ranks"},
+      {{0.0},
+       std::isinf(max_norm)
+           ? "0, where max_norm is infinite: the norm is returned whether anything "
+             "is scaled or not"
+           : "0, although there are gradients: in float the square of 1e-25 is 0; "
+             "add squares in double, and send doubles"},
       {{norms}, add_squares},
       {{pieces}, add_squares},
       {{parts}, add_squares},
@@ -137,17 +143,21 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
                         r, ranks[r].number("norm")));
     return;
   }
-  lab::grading::expect_on_every_rank(lab::grading::numbers_of(ranks, "norm"), [&](size_t rank) {
-    return lab::grading::Expected{
-        .what = "the norm that clip_gradients returns",
-        .values = {norm},
-        .tolerance = {1e-5 * norm + 1e-12},
-        .name = {},
-        .mistakes = [=, &inputs] { return norm_mistakes(max_norm, inputs, rank); },
-        .if_not_finite =
-            "the norm that clip_gradients returns is not finite, although all gradients are: in "
-            "float the square of 1e20 is infinite; add squares in double, and send doubles"};
-  });
+  lab::grading::expect_on_every_rank(
+      lab::grading::numbers_of(ranks, "norm"),
+      [&](size_t rank) {
+        return lab::grading::Expected{
+            .what = "the norm that clip_gradients returns",
+            .values = {norm},
+            .tolerance = {1e-5 * norm + 1e-12},
+            .name = {},
+            .mistakes = [=, &inputs] { return norm_mistakes(max_norm, inputs, rank); },
+            .if_not_finite =
+                "the norm that clip_gradients returns is not finite, although all gradients are: "
+                "in "
+                "float the square of 1e20 is infinite; add squares in double, and send doubles"};
+      },
+      [&](size_t) { return fmt::format("max_norm {:.4g}", max_norm); });
   lab::grading::expect_same_bits(lab::grading::numbers_of(ranks, "norm"), "the norm");
   expect_one_factor(norm, max_norm, inputs, ranks);
   const double factor = norm > max_norm ? max_norm / norm : 1;
@@ -183,7 +193,9 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
                          "norm, and only if the norm exceeds max_norm"},
                         {scaled(max_norm / norm / norm),
                          "scaled by max_norm / (norm * norm): the root is missing"},
-                        {scaled(1 / norm), "divided by the norm: scale by max_norm / norm"}};
+                        {scaled(1 / norm), "divided by the norm: scale by max_norm / norm"},
+                        {scaled(norm / max_norm),
+                         "multiplied by norm / max_norm: it is the other way round"}};
                   },
               .if_not_finite = {}};
         },
@@ -230,7 +242,7 @@ TEST(Task5, TheNormOfAllShards) {
       }
       max_norms.push_back(std::isfinite(all) ? limits[k] * std::sqrt(all) : 1);
       for (Parcel& input : call.inputs) input.set("max_norm", max_norms.back());
-      call.name = fmt::format("{} ranks, norm {:.3g}", n, std::sqrt(all));
+      call.name = fmt::format("ranks: {}, norm {:.3g}", n, std::sqrt(all));
       calls.push_back(call);
     }
     judge_calls(calls, simulated("5", 50 + n), [&](size_t k, const std::vector<Parcel>& ranks) {

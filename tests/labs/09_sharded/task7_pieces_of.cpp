@@ -125,7 +125,7 @@ TEST(Task7, AnyNumberOfRanksReads) {
     input.set("saved_ranks", static_cast<double>(c.saved_ranks));
     calls.push_back({.scenario = "pieces",
                      .inputs = {input},
-                     .name = fmt::format("{} ranks read what {} saved", c.ranks, c.saved_ranks)});
+                     .name = fmt::format("saved by {}, read by {}", c.saved_ranks, c.ranks)});
   }
   lab::grading::JobOptions options;
   options.network = lab::grading::Network::kNone;

@@ -32,12 +32,13 @@ class Judge {
         std::string made = "its input";
         for (const Kept& kept : kept_by(case_, block_, whole_, m, own(r))) {
           const std::string what = fmt::format("{}_forward: kept.{}", name(), kept.name);
-          expect_tensor(
-              at(what, r, m), ranks_[r].tensor(fmt::format("kept.{}.{}", kept.name, m)),
-              kept.numbers, [&] { return mistakes(r).kept(what + ": ", kept.name, m); },
-              {.unexplained = first_of(
-                   wrong_messages(name() + "_forward", sent, talks(), size()),
-                   what + ": wrong, although " + made + " is right: that leaves " + kept.made_by)});
+          expect_tensor(at(what, r, m), ranks_[r].tensor(fmt::format("kept.{}.{}", kept.name, m)),
+                        kept.numbers, [&] { return mistakes(r).kept(what + ": ", kept.name, m); },
+                        {.unexplained = first_of(
+                             wrong_messages(name() + "_forward", sent, talks(), size()),
+                             kept.made_by.empty() ? what + ": changed: mlp_forward only reads it"
+                                                  : what + ": wrong, although " + made +
+                                                        " is right: that leaves " + kept.made_by)});
           made = "kept." + kept.name;
         }
         const std::string forward = name() + "_forward";

@@ -85,17 +85,18 @@ void judge_mesh(const Grid& g, const std::vector<Parcel>& ranks) {
     if (!fits) {
       if (!operations_of(ranks[r].part("sent")).empty())
         stop(fmt::format(
-            "make_mesh({}) on {} ranks must throw lab::Error before any message\nit "
+            "make_mesh({}) in a world of {} must throw lab::Error before any message\nit "
             "called: {}",
             g.in_words(), ranks.size(), in_words(operations_of(ranks[r].part("sent")))));
       if (!refusal.starts_with("lab::Error"))
-        stop(fmt::format("make_mesh({}) on {} ranks must throw lab::Error (lab::require), and {}",
-                         g.in_words(), ranks.size(),
-                         refusal.empty() ? "returns" : "throws " + refusal));
+        stop(fmt::format(
+            "make_mesh({}) in a world of {} must throw lab::Error (lab::require), and {}",
+            g.in_words(), ranks.size(), refusal.empty() ? "returns" : "throws " + refusal));
       continue;
     }
     if (!refusal.empty())
-      stop(fmt::format("make_mesh({}) on {} ranks throws {}", g.in_words(), ranks.size(), refusal));
+      stop(fmt::format("make_mesh({}) in a world of {} throws {}", g.in_words(), ranks.size(),
+                       refusal));
     const Numbers place = ranks[r].numbers("place");
     const Numbers right{static_cast<double>(g.pipeline(r)), static_cast<double>(g.stage(r)),
                         static_cast<double>(g.slice(r))};
@@ -132,7 +133,7 @@ void expect_meshes(size_t n, const std::vector<Grid>& grids, const JobOptions& o
   for (const Grid& g : grids) {
     Call call{.scenario = "mesh",
               .inputs = std::vector<Parcel>(n),
-              .name = fmt::format("{} on {} ranks", g.in_words(), n)};
+              .name = fmt::format("{} in a world of {}", g.in_words(), n)};
     for (size_t r = 0; r < n; ++r) {
       call.inputs[r].set("dp", static_cast<double>(g.dp));
       call.inputs[r].set("pp", static_cast<double>(g.pp));
@@ -196,6 +197,8 @@ struct Squares {
   double first_slices = 0;   // of what the first slice of every stage holds
   double embedding = 0;      // of the embedding, and of its first slice
   double first_of_embedding = 0;
+  double head = 0;  // the same of the head
+  double first_of_head = 0;
   double norm_of_ranks = 0;  // the ranks' norms, added
   double whole_numbers = 0;  // each tensor's cut down to a whole number
 };
@@ -212,6 +215,10 @@ Squares squares_in(const std::map<std::string, Tensor>& gradients, size_t tp,
     if (name == "model.embed_tokens.weight") {
       s.embedding = all;
       s.first_of_embedding = first;
+    }
+    if (name == "lm_head.weight") {
+      s.head = all;
+      s.first_of_head = first;
     }
   }
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -282,6 +289,8 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     "divided"},
                    {{std::sqrt(matrices + norms - squares.embedding + squares.first_of_embedding)},
                     "clip_gradients: of the embedding only the first slice is counted"},
+                   {{std::sqrt(matrices + norms - squares.head + squares.first_of_head)},
+                    "clip_gradients: of the head only the first slice is counted"},
                    {{std::sqrt(matrices + norms * static_cast<double>(tp) /
                                               static_cast<double>(ranks.size()))},
                     "clip_gradients: the squares of the norms are divided by the ranks of the "
@@ -321,6 +330,13 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     {plus(zero, before, c.limit),
                      "clip_gradients: scaled up to max_norm; gradients that are short enough stay "
                      "as they are"},
+                    {plus(zero, before, limit / (norm + 1e-6)),
+                     "clip_gradients: scaled by max_norm / (norm + 1e-6), as PyTorch does it: by "
+                     "max_norm / norm"},
+                    {plus(zero, before, 1 / norm),
+                     "clip_gradients: divided by the norm: by max_norm / norm"},
+                    {plus(zero, before, norm / limit),
+                     "clip_gradients: multiplied by norm / max_norm: it is the other way round"},
                     {plus(zero, before, limit),
                      "clip_gradients: multiplied by max_norm: by "
                      "max_norm / norm"}};
