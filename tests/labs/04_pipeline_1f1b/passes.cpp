@@ -137,12 +137,17 @@ std::string wrong_size(const Pipeline& pipeline, const std::vector<Parcel>& stag
     const lab::LlamaConfig& model = pipeline.training.model;
     const bool of_logits = bytes * static_cast<uint64_t>(model.dim) ==
                            pipeline.bytes(pass) * static_cast<uint64_t>(model.vocab_size);
+    bool of_another = false;
+    for (size_t k = 0; k < pipeline.passes(); ++k) of_another |= bytes == pipeline.bytes(k);
     return fmt::format(
         "rank {} has a message of {} bytes: what travels is [B, T, C], here [{}, {}, {}] and {} "
         "bytes; {}\n",
         s, bytes, batch.batch, batch.length, model.dim, pipeline.bytes(pass),
         of_logits ? "this is as large as the logits, which stay on the last stage"
-                  : "batch.batch and batch.length of this call say so, whatever tokens there are");
+        : of_another
+            ? "this is as large as that of another batch: is a tensor kept from one call to the "
+              "next, or was a batch left out, such as one without tokens?"
+            : "batch.batch and batch.length of this call say so, whatever tokens there are");
   }
   return "";
 }
