@@ -166,6 +166,8 @@ std::string wrong_total(const TrainingCase& c, size_t step, size_t r, size_t mic
   const auto& own = c.steps[step][r];
   const int64_t all = all_of(step, targets);
   if (all == 0) return "no rank has a target, so the loss must be given 0";
+  if (got * c.ranks() == all && c.ranks() > 1)
+    return "the targets of all ranks are divided by the number of ranks: give the loss their sum";
   if (got == 1) return "the loss is given 1, not the targets of all ranks: what it leaves is a sum";
   if (got == sum_of(own, targets))
     return "each rank's loss is divided by its own targets: give it those of all ranks";
@@ -301,6 +303,7 @@ void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOp
   TrainingCase& adam = cases[3];
   adam.name += ", and a step without any microbatch";
   adam.steps[1].assign(adam.steps[1].size(), {});
+  std::swap(cases[0], cases[1]);  // where all have equally many targets, mistakes look alike
   if (cases.size() > count) cases.resize(count);
   for (TrainingCase& c : cases) c.leftover = lab::grading::overflowed(c.leftover);
   std::vector<lab::grading::Call> calls;

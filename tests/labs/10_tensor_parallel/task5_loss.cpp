@@ -128,6 +128,10 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
              c.targets() == 0
                  ? "causal_lm_loss: divided by total_targets, which is 0: without a target the "
                    "loss is 0"
+             : c.offset < 0
+                 ? "causal_lm_loss: log(0), where all scores are near -10,000: does the largest "
+                   "score begin with 0, or with numeric_limits<float>::min(), which is positive? "
+                   "Begin with -infinity"
                  : "causal_lm_loss: exp overflows, or log(0): subtract the largest score of all "
                    "ranks first, in each position its own",
          .unexplained = first_of(wrong_traffic, c.lesson)});
