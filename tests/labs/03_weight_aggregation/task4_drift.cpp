@@ -143,7 +143,9 @@ void judge(const Case& c, const std::vector<Parcel>& results) {
         .values = {right},
         .tolerance = {kTolerance * right + rounding},
         .mistakes = [&, r] { return mistakes(weights, r); },
-        .if_not_finite = "the drift is not finite: the root of a negative number?"};
+        .if_not_finite =
+            "the drift is not finite: the root of a negative number, or a square sent "
+            "as a float?"};
   });
   for (size_t r = 1; r < got.size(); ++r)
     if (got[r] != got[0])
@@ -202,14 +204,17 @@ std::vector<Case> delicate_cases(size_t ranks, uint64_t seed) {
                     [](size_t i) { return static_cast<float>(1 + i % 3) * 0x1p-20F; }),
       balanced_case("a single weight has drifted", kSomeShape, ranks,
                     [](size_t i) { return i == 50 ? 4.0F : 0.0F; }),
+      balanced_case("differences whose squares are no float", kSomeShape, ranks,
+                    [](size_t i) { return static_cast<float>(1 + i % 3) * 0x1p70F; }),
+      random_case("another time", kSomeShape, balance(ranks).shares, seed + 1),
       random_case("weights that differ in their last bits", kSomeShape, balance(ranks).shares,
                   seed),
-      random_case("another time", kSomeShape, balance(ranks).shares, seed + 1),
   };
   for (size_t r = 1; r < ranks; ++r) {
-    cases[4].values[r] = cases[4].values[0].clone();
+    std::vector<lab::Tensor>& values = cases.back().values;
+    values[r] = values[0].clone();
     for (const size_t i : {0, 24, 95}) {
-      float& weight = cases[4].values[r].values()[i];
+      float& weight = values[r].values()[i];
       weight = std::nextafter(weight, 2.0F);
     }
   }
