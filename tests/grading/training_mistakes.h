@@ -28,7 +28,7 @@ struct StepContract {
     kMeanOnLastStage,  // of all targets; 0 elsewhere
     kPartOnLastStage,  // the replica's sum divided by all targets; 0 elsewhere
   } loss = Loss::kOwnMean;
-  bool updates_only = true;  // nothing but the optimizer changes the weights
+  bool updates_only = true;               // nothing but the optimizer changes the weights
   bool loss_of_every_microbatch = false;  // each rank calls it for each of its microbatches, once
   /// The loss is given the targets of all replicas. Where it was, no Weighing `by_total` is told.
   bool loss_gets_all_targets = false;

@@ -58,7 +58,8 @@ std::string describe_network(const Timeline& timeline) {
   std::string text = fmt::format("exposed     {} on the rank that waited longest",
                                  format_time(exposed, timeline.unit));
   if (travelling > 0)  // only posted collectives are recorded
-    text += fmt::format("; posted messages travelled for {}", format_time(travelling, timeline.unit));
+    text +=
+        fmt::format("; posted messages travelled for {}", format_time(travelling, timeline.unit));
   return text + "\n";
 }
 
