@@ -116,7 +116,7 @@ configure() {
 # Reads ninja's output, and passes on what somebody who only wants the result has to know: from the third second on
 # that something is built, warnings, and the errors, those of files in labs/ first, without the compilers' command lines.
 build_news() {
-  local line part='' status began=$SECONDS progress='...' shown='' block='' own='' other=''
+  local line part='' status began=$SECONDS next=$((SECONDS + 3)) progress='...' shown='' block='' own='' other=''
   while true; do
     status=0
     IFS= read -r -t 1 line || status=$?
@@ -130,9 +130,9 @@ build_news() {
     if ((SECONDS - began > 2)) && [[ -t 1 ]]; then
       shown=terminal
       printf '\r\e[Kbuilding %s' "$progress"
-    elif ((SECONDS - began > 2)) && [[ -z $shown ]]; then
-      shown=line
-      echo "building ..."
+    elif ((SECONDS >= next)); then # where nothing can be overwritten: a line a minute
+      shown=line next=$((SECONDS + 60))
+      echo "building $progress"
     fi
     case $line in
       '' | "-- "* | "ninja: no work to do." | "ninja: build stopped: "*) ;;

@@ -217,7 +217,8 @@ void TrainingRun::record(int64_t step, double loss) {
   since_record_.reset();
   if (validation_due(step)) record.val_loss = parts_.validate();
   require(std::isfinite(loss) && std::isfinite(record.val_loss.value_or(0.0)),
-          "{} (the loss is {})", diverged(step, plan_.learning_rate), loss);
+          "{} (the loss is {})", diverged(step, plan_.learning_rate),
+          std::isnan(loss) ? "not a number" : fmt::format("{}", loss));
   record.seconds = seconds_before_ + stopwatch_.seconds();
   const bool validated = record.val_loss.has_value();
   if (step == 1 && !validated) record.val_loss = state_.first_validation_loss;
