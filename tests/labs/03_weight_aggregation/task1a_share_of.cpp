@@ -104,7 +104,7 @@ std::vector<Numbers> examples_for(size_t ranks, uint64_t seed) {
   // The smallest and the largest sum.
   for (const double total : {1e-30, 1e30}) {
     Numbers& examples = all.emplace_back();
-    const auto parts = static_cast<double>(ranks * (ranks + 1) / 2);
+    const double parts = 0.5 * static_cast<double>(ranks * (ranks + 1));
     for (size_t r = 1; r <= ranks; ++r) examples.push_back(total * static_cast<double>(r) / parts);
   }
   std::mt19937_64 generator(seed);
