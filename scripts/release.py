@@ -221,7 +221,7 @@ def readme(book, labs):
     parts = [f"# LLaMA workbook: labs {labs[0]} to {labs[-1]}\n\n{introduction}\n\n"
              "```sh\n./workbook setup     # installs missing packages and builds, once: some minutes\n"
              "./workbook test 1    # tests your lab, and prints points\n```\n\n"
-             f"Start with [lab {labs[0]}](labs/{first}/README.md). This copy has lab{"s" if len(labs) > 1 else ""} {names}; your course may add\n"
+             f"Start with [lab {labs[0]}](labs/{first}/README.md). This copy has lab{'s' if len(labs) > 1 else ''} {names}; your course may add\n"
              "others later. In place of solutions it has their compiled code: [`reference/`](reference/README.md).\n"]
     for heading in SECTIONS:
         if heading == "Training and telling stories" and not last:
