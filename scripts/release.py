@@ -216,12 +216,12 @@ def readme(book, labs):
     last = "06" in labs
     missing = [number for number in book.folders if number not in labs]
     first = book.folders[labs[0]]
-    names = " and ".join(filter(None, [", ".join(labs[:-1]), labs[-1]]))
+    names = f"lab {labs[0]}" if len(labs) == 1 else f"labs {', '.join(labs[:-1])} and {labs[-1]}"
     introduction = whole.split("\n\n")[1]
     parts = [f"# LLaMA workbook: labs {labs[0]} to {labs[-1]}\n\n{introduction}\n\n"
              "```sh\n./workbook setup     # installs missing packages and builds, once: some minutes\n"
              "./workbook test 1    # tests your lab, and prints points\n```\n\n"
-             f"Start with [lab {labs[0]}](labs/{first}/README.md). This copy has lab{'s' if len(labs) > 1 else ''} {names}; your course may add\n"
+             f"Start with [lab {labs[0]}](labs/{first}/README.md). This copy has {names}; your course may add\n"
              "others later. In place of solutions it has their compiled code: [`reference/`](reference/README.md).\n"]
     for heading in SECTIONS:
         if heading == "Training and telling stories" and not last:
