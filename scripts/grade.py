@@ -69,10 +69,15 @@ def chosen_labs(options, course, found, earlier):
     if not options.labs and not course.labs:
         labs = {number: lab for number, lab in labs.items() if any(begun(one, lab, len(wanted)) for one in found)}
     if not labs:
-        reasons = [problem for one in found for problem in one.problems.values()]
+        reasons = [why for one in found for why in reasons_of(one)]
         raise GradeError("no submission has a file that differs from its starter: name the labs with --labs" +
                          "".join(f" ({why})" for why in reasons[:1]))
     return list(labs.values())
+
+
+def reasons_of(submission):
+    """Why files of it are missing."""
+    return [submission.unreachable] if submission.unreachable else list(submission.problems.values())
 
 
 def counted(found):
@@ -234,15 +239,20 @@ def claimed(out):
     except OSError as error:
         raise GradeError(f"--out {out}: {error.strerror}") from None
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GradeError(f"another ./workbook grade is writing to {out}: "
+                             "wait for it, or name another --out") from None
         yield
-    except BlockingIOError:
-        raise GradeError(f"another ./workbook grade is writing to {out}: wait for it, or name another --out") from None
     finally:
         os.close(folder)
 
 
 def grade_and_report(options, course, labs, found, earlier):
+    for one in earlier:
+        if not one.files:
+            print(f"note: {one.name} is compared with nothing: {(reasons_of(one) or ['it has no file of these labs'])[0]}")
     pairs = similar_pairs(found, earlier, labs) if options.similar or earlier else {}
     how = "without a sandbox" if options.no_sandbox else "each in a sandbox"
     numbers = " ".join(lab.number for lab in labs)

@@ -131,7 +131,7 @@ build_news() {
       shown=terminal
       printf '\r\e[Kbuilding %s' "$progress"
     elif ((SECONDS >= next)); then # where nothing can be overwritten: a line a minute
-      shown=line next=$((SECONDS + 60))
+      next=$((SECONDS + 60))
       echo "building $progress"
     fi
     case $line in

@@ -37,8 +37,7 @@ struct Range {
 };
 
 /// Task 1 · The length to which a part of `size` elements is padded, so that `ranks` ranks can have
-/// equal shards of it: the smallest multiple of `ranks` that is not less than `size`. `size` may be
-/// 0.
+/// equal shards of it: the smallest multiple of `ranks` that is at least `size`. `size` may be 0.
 int64_t padded(int64_t size, int ranks);
 
 /// Task 1 · The shard of `rank`: its elements of the padded part. Shards are equal, and follow each

@@ -271,6 +271,8 @@ class GradeCourseTest(unittest.TestCase):
         self.assertEqual([row[:4] for row in [header, *rows]],
                          [["submission", "name", "id", "02.1"], ["Ann", "Ann", "7", "10"], ["Bob", "Bob", "8", ""]])
         self.assertEqual([row[-1] for row in rows], ["100", "not graded"])
+        with self.assertRaisesRegex(GradeError, "no submission has a file .*cannot be cloned"):
+            self.grade(f"file://{self.folder}/moved.git", labs=())
         self.assertRegex(output, "look at these first:\n  Bob: the repository cannot be cloned: fatal: .*moved.git")
 
     def test_one_run_at_a_time(self):
@@ -305,7 +307,9 @@ class GradeCourseTest(unittest.TestCase):
         # Of earlier years, only what resembles a submission of this year is listed.
         output, _ = self.grade(self.folder / "eve", "--earlier", self.folder / "ann", self.folder / "bob")
         self.assertNotIn("%", output)
-        self.grade(self.folder / "ann", "--earlier", self.folder / "bob", self.folder / "eve")
+        output, _ = self.grade(self.folder / "ann", "--earlier", self.folder / "bob", self.folder / "eve",
+                               f"file://{self.folder}/moved.git")
+        self.assertIn("note: earlier/moved is compared with nothing: the repository cannot be cloned", output)
         header, *pairs = self.table("similar.csv")
         self.assertEqual(header, ["lab", "percent", "submission", "other"])
         self.assertEqual([(row[0], set(row[2:])) for row in pairs], [("02", {"ann", "earlier/bob"})])

@@ -77,12 +77,11 @@ std::vector<Mistake> mistakes(const Pipeline& pipeline, size_t stage, size_t pas
   const std::string no_padding =
       "zero was put where the batch has padding: compute there, too, as one process does";
   const Tensor right = Chain(pipeline).forward(pipeline.batch(pass))[stage];
+  const Tensor if_masked = Chain(pipeline).forward(pipeline.batch(pass), masked)[stage];
   return {
-      {output(stage, masked), no_padding},
+      {to_doubles(if_masked), no_padding},
       {to_doubles(without_own_padding(stage, right)), no_padding},
-      {to_doubles(without_own_padding(
-           stage, Chain(pipeline).forward(pipeline.batch(pass), masked)[stage])),
-       no_padding},
+      {to_doubles(without_own_padding(stage, if_masked)), no_padding},
       {output(stage, zeros),
        "computed on zeros, not on what the previous stage has sent: receive first, then compute"},
       {output(stage, input),

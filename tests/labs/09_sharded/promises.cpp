@@ -166,11 +166,11 @@ std::string wrong_total(const TrainingCase& c, size_t step, size_t r, size_t mic
   const auto& own = c.steps[step][r];
   const int64_t all = all_of(step, targets);
   if (all == 0) return "no rank has a target, so the loss must be given 0";
-  if (got * c.ranks() == all && c.ranks() > 1)
-    return "the targets of all ranks are divided by the number of ranks: give the loss their sum";
   if (got == 1) return "the loss is given 1, not the targets of all ranks: what it leaves is a sum";
   if (got == sum_of(own, targets))
     return "each rank's loss is divided by its own targets: give it those of all ranks";
+  if (got * c.ranks() == all)
+    return "the targets of all ranks are divided by the number of ranks: give the loss their sum";
   if (got == c.ranks() * sum_of(own, targets))
     return "the loss is given this rank's targets times the number of ranks: ranks have unequal "
            "numbers, so add them up";
