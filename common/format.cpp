@@ -18,6 +18,11 @@ std::string format_count(int64_t value) {
   return {reversed.rbegin(), reversed.rend()};
 }
 
+std::string counted(int64_t count, std::string_view noun) {
+  const bool hisses = noun.ends_with("s") || noun.ends_with("ch") || noun.ends_with("x");
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : hisses ? "es" : "s");
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
   size_t unit = 0;

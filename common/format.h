@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lab {
 
 /// "4,812"; not for negative numbers.
 std::string format_count(int64_t value);
+
+/// "1 rank", "3 ranks", "2 batches"; only for nouns whose plural ends with -s or -es.
+std::string counted(int64_t count, std::string_view noun);
 
 /// "812 B", "1.50 kB", "34.2 MB": three digits, powers of ten.
 std::string format_bytes(double bytes);

@@ -85,8 +85,8 @@ def difference_in_words(runs):
     differing = [step for step, difference in differences.items() if difference != 0]
     if differing:
         largest = max(differences.values())
-        unseen = f", by {largest:.0e} at most" if largest < 5e-5 else ""  # four decimals are shown
-        return f"The losses differ from step {differing[0]:,} on{unseen}."
+        most = f", by {largest:.1g} at most" if math.isfinite(largest) else ""
+        return f"The losses differ from step {differing[0]:,} on{most}."
     return "The losses are the same in every step, to the last digit."
 
 

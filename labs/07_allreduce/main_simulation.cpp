@@ -9,6 +9,7 @@
 
 #include "common/comm/sim/simulation.h"
 #include "common/error.h"
+#include "common/format.h"
 #include "common/io/files.h"
 #include "common/io/terminal.h"
 #include "common/pipeline/drawing/draw.h"
@@ -130,8 +131,8 @@ int show(Algorithm algorithm, int ranks, int hosts, const Simulation& simulation
                         .gamma = 1e-9 * simulation.gamma};
   const Run run = simulate_one(algorithm, ranks, simulation.elements, costs);
   const Timeline timeline = simulated_timeline(run.report, run.begin_ns);
-  fmt::print("{} of {} elements on {} ranks, {} a host\n\n",
-             kNames.at(static_cast<size_t>(algorithm)), simulation.elements, ranks, ranks / hosts);
+  fmt::print("{} of {} on {}, {} a host\n\n", kNames.at(static_cast<size_t>(algorithm)),
+             counted(simulation.elements, "element"), counted(ranks, "rank"), ranks / hosts);
   fmt::print("{}", draw_grid(timeline, {.color = wants_color(STDOUT_FILENO)}));
   if (!simulation.svg.empty()) write_file(simulation.svg, draw_svg(timeline));
   const auto choice = if_written([&] { return choose(ranks, simulation.elements, costs); });

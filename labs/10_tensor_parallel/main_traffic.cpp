@@ -111,10 +111,12 @@ int show(const Simulation& simulation, const RunPlan& plan) {
   CostModel costs{
       .inside = {.alpha = 1e-6 * simulation.alpha_us, .beta = 8e-9 / simulation.inside_gbit},
       .between = {.alpha = 1e-6 * simulation.alpha_us, .beta = 8e-9 / simulation.between_gbit}};
-  fmt::print("A forward and a backward pass of {} x {} tokens in simulated time\n\n", plan.batch,
-             config.context);
-  fmt::print("{:>3} {:>16} {:>18} {:>18} {:>18}\n", "tp", "weights a rank", "compute ms",
-             "+ messages, 1 host", "2 hosts");
+  fmt::print(
+      "Simulated time of a forward and a backward pass of {} x {} tokens: the computation alone,\n"
+      "then all of it on one host and on two\n\n",
+      plan.batch, config.context);
+  fmt::print("{:>3} {:>16} {:>16} {:>16} {:>16}\n", "tp", "weights a rank", "computation, ms",
+             "1 host, ms", "2 hosts, ms");
   for (int tp = 1; tp <= config.heads; ++tp) {
     if (config.heads % tp != 0 || config.kv_heads % tp != 0 || config.hidden_dim % tp != 0)
       continue;
@@ -124,10 +126,10 @@ int show(const Simulation& simulation, const RunPlan& plan) {
       return 1e3 * step_times(config, plan.batch, tp, layer_seconds, costs).makespan;
     };
     const double compute = 3 * simulation.layer_ms * static_cast<double>(config.layers) / tp;
-    fmt::print("{:>3} {:>16} {:>18.2f} {:>18.2f}", tp,
+    fmt::print("{:>3} {:>16} {:>16.2f} {:>16.2f}", tp,
                format_count(parameter_count(slice_config(config, {.rank = 0, .ranks = tp}))),
                compute, milliseconds(0));
-    fmt::print("{}\n", tp == 1 ? "" : fmt::format(" {:>18.2f}", milliseconds((tp + 1) / 2)));
+    fmt::print("{}\n", tp == 1 ? "" : fmt::format(" {:>16.2f}", milliseconds((tp + 1) / 2)));
   }
   return 0;
 }

@@ -61,7 +61,7 @@ run 06 again --config whole/config.ini --log-every 1 --validate-every 0 --story-
 same whole again checkpoint-000006
 
 small=(--dim 48 --heads 4 --context 64 --cache cache --out x)
-refused '6 ranks, but there are 4' "$lab06" "${small[@]}" --dp 2 --pp 3 --ranks 4
+refused '6 ranks, but the number of ranks is 4' "$lab06" "${small[@]}" --dp 2 --pp 3 --ranks 4
 refused '7 ranks for 6 layers' "$lab06" "${small[@]}" --dp 1 --pp 7
 refused 'use these' "$lab06" "${small[@]}" --accumulate 5
 refused 'takes 6 microbatches a step' "$lab06" --resume --out whole --steps 9 --dp 4 --pp 1

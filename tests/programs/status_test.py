@@ -100,7 +100,7 @@ class Status(unittest.TestCase):
         self.root = pathlib.Path(temporary.name)
         shutil.copy(ROOT / "workbook", self.root)
         for name in ("scripts", "labs/00_warmup", f"labs/{LAB}", f"solutions/{LAB}", "solutions/00_warmup"):
-            shutil.copytree(ROOT / name, self.root / name)
+            shutil.copytree(ROOT / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__"))
         self.file = self.root / "labs" / LAB / "predictions.json"
         self.answer()
 

@@ -39,7 +39,7 @@ class Loop(unittest.TestCase):
         self.root = pathlib.Path(temporary.name)
         shutil.copy(ROOT / "workbook", self.root)
         for name in ("scripts", *map(os.path.dirname, [*FILES.values(), SOLUTION]), "labs/00_warmup"):
-            shutil.copytree(ROOT / name, self.root / name)
+            shutil.copytree(ROOT / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__"))
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=b"]
         subprocess.run([*git, "init", "-q"], check=True)
         subprocess.run([*git, "add", "labs"], check=True)

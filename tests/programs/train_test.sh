@@ -104,7 +104,7 @@ small=(--dim 48 --heads 4 --context 64 --cache cache --out x)
 refused 'no other pipeline to send gradients to' "$train" "${small[@]}" --ranks 3 --overlap
 refused 'only replicas of a whole model' "$train" "${small[@]}" --shard 3 --pp 2
 refused 'only replicas of a whole model' "$train" --resume --out whole --steps 9 --shard 1
-refused 'there are 4 ranks' "$train" "${small[@]}" --shard 3 --dp 3 --ranks 4
+refused 'the number of ranks is 4' "$train" "${small[@]}" --shard 3 --dp 3 --ranks 4
 refused 'leave one out' "$train" "${small[@]}" --shard 1 --overlap
 refused 'does not lie between 0 and 3' "$train" "${small[@]}" --shard 4
 refused 'leave it out' "$train" "${small[@]}" --shard 2 --split 3,3
@@ -113,7 +113,7 @@ refused '4 heads cannot be divided equally among 3 ranks' "$train" "${small[@]}"
 refused '1 kv_heads cannot be divided' "$train" "${small[@]}" --kv-heads 1 --tp 2
 refused '33 channels of hidden_dim cannot be divided' "$train" "${small[@]}" --hidden 33 --tp 2
 refused 'ranks for 6 layers' "$train" "${small[@]}" --dp 1 --pp 7 --tp 2
-refused 'on 2 ranks each are 12 ranks, but there are 6' "$train" "${small[@]}" --tp 2 --dp 2 --pp 3 --ranks 6
+refused 'on 2 ranks each are 12 ranks, but the number of ranks is 6' "$train" "${small[@]}" --tp 2 --dp 2 --pp 3 --ranks 6
 refused 'leave it or --tp out' "$train" "${small[@]}" --tp 2 --overlap
 refused 'float32 only' "$train" "${small[@]}" --tp 2 --precision bfloat16
 refused 'memory-limit 4: a rank of stage 0 needs about 6 MB' "$train" "${small[@]}" --memory-limit 4

@@ -56,7 +56,7 @@ TEST(DrawGrid, GPipeAsInThePaper) {
             "stage 2 |......F0-F1-F2-F3-......B0-B1-B2-B3-......  43 %    4\n"
             "stage 3 |.........F0-F1-F2-F3-B0-B1-B2-B3-.........  43 %    4\n"
             "         0              5              10\n"
-            "F forward   B backward   . idle\n"
+            "F forward   B backward   - goes on   . idle\n"
             "makespan 14; idle 42.9 % of all ranks' time\n"
             "peak: most microbatches in flight\n");
 }
@@ -68,7 +68,7 @@ TEST(DrawGrid, OneForwardOneBackwardAsInThePaper) {
             "stage 1 |..F0F1....B0--F2B1--F3B2--F4B3--F5B4--..B5--....  25 %    2\n"
             "stage 2 |....F0B0--F1B1--F2B2--F3B3--F4B4--F5B5--........  25 %    1\n"
             "         0         5         10        15        20\n"
-            "F forward   B backward   . idle\n"
+            "F forward   B backward   - goes on   . idle\n"
             "makespan 24; idle 25.0 % of all ranks' time\n"
             "peak: most microbatches in flight\n");
 }
@@ -107,7 +107,7 @@ TEST(DrawGrid, WaitsAndOtherSpans) {
             "  88 %    0\n"
             "        0              5\n"
             "F forward   L loss   O optimizer   > waits to send\n"
-            "< waits to receive   = collective   . idle\n"
+            "< waits to receive   = collective   - goes on   . idle\n"
             "makespan 8; idle 75.0 % of all ranks' time\n"
             "peak: most microbatches in flight\n");
 }
@@ -119,7 +119,7 @@ TEST(DrawGrid, WithoutMicrobatchesNoPeak) {
             "                      idle\n"
             "rank 0 |>>>>>>>>><<< 100 %\n"
             "        0\n"
-            "> waits to send   < waits to receive   . idle\n"
+            "> waits to send   < waits to receive\n"
             "makespan 4; idle 100.0 % of all ranks' time\n");
 }
 

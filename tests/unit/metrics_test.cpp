@@ -112,6 +112,9 @@ TEST(Progress, DurationsAreShort) {
 }
 
 TEST(Format, BytesAndDurations) {
+  EXPECT_EQ(counted(1, "batch"), "1 batch");
+  EXPECT_EQ(counted(0, "batch"), "0 batches");
+  EXPECT_EQ(counted(-1, "step"), "-1 steps");
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(999), "999 B");
   EXPECT_EQ(format_bytes(1500), "1.50 kB");

@@ -64,9 +64,10 @@ TEST(SettleRanks, SixMicrobatchesAStepUnlessSaid) {
 
 TEST(SettleRanks, RefusesAWorldOfAnotherSize) {
   EXPECT_EQ(refusal(Division::kMesh, {"--ranks", "4", "--dp", "2", "--pp", "3"}),
-            "--dp 2 --pp 3: 2 pipelines of 3 stages are 6 ranks, but there are 4; change one");
+            "--dp 2 --pp 3: 2 pipelines of 3 stages are 6 ranks, but the number of ranks is 4; "
+            "change one");
   std::string error = refusal(Division::kMesh, {"--ranks", "4", "--pp", "3"});
-  EXPECT_TRUE(contains(error, "3 ranks, but there are 4")) << error;
+  EXPECT_TRUE(contains(error, "3 ranks, but the number of ranks is 4")) << error;
   error = refusal(Division::kMesh, {"--dp", "40"});
   EXPECT_TRUE(contains(error, "120 ranks")) << error;
 }
@@ -81,7 +82,7 @@ TEST(SettleRanks, PartsOfLayers) {
   EXPECT_EQ(shape_of({"--ranks", "6", "--pp", "3"}), std::tuple(1, 3, 2, 6));
   EXPECT_EQ(shape_of({"--dp", "2", "--tp", "2"}), std::tuple(2, 1, 2, 1));
   EXPECT_EQ(refusal(Division::kSlices, {"--ranks", "4", "--dp", "2", "--tp", "3"}),
-            "--dp 2 --pp 1 --tp 3: these are 6 ranks, but there are 4; change one");
+            "--dp 2 --pp 1 --tp 3 make 6 ranks, but the number of ranks is 4; change one");
   EXPECT_NE(refusal(Division::kSlices, {"--timeline"}), "");
 }
 
@@ -96,7 +97,7 @@ TEST(SettleRanks, ReplicasInShards) {
   EXPECT_EQ(shape_of({"--shard", "3", "--dp", "2", "--pp", "1"}), Shape(2, 1, 3));
   EXPECT_EQ(plan_of(Division::kTrainer, {"--shard", "3"}).program["--shard"], "3");
   EXPECT_EQ(refusal(Division::kTrainer, {"--shard", "2", "--dp", "3", "--ranks", "4"}),
-            "--shard 2 --dp 3: there are 4 ranks; change one");
+            "--shard 2 --dp 3: the number of ranks is 4; change one");
   const std::string error = refusal(Division::kTrainer, {"--shard", "2", "--pp", "2"});
   EXPECT_TRUE(contains(error, "only replicas of a whole model")) << error;
   EXPECT_NE(refusal(Division::kMesh, {"--shard", "1"}), "");
@@ -112,8 +113,8 @@ TEST(SettleRanks, ATrainersStagesMayHaveSeveralRanks) {
   EXPECT_EQ(shape_of({"--tp", "2", "--ranks", "4"}), std::tuple(1, 2, 2, 6));
   EXPECT_EQ(shape_of({"--tp", "2", "--dp", "1", "--pp", "1"}), std::tuple(1, 1, 2, 6));
   EXPECT_EQ(refusal(Division::kTrainer, {"--tp", "2", "--dp", "2", "--pp", "3", "--ranks", "6"}),
-            "--dp 2 --pp 3 --tp 2: 2 pipelines of 3 stages on 2 ranks each are 12 ranks, but there "
-            "are 6; change one");
+            "--dp 2 --pp 3 --tp 2: 2 pipelines of 3 stages on 2 ranks each are 12 ranks, but the "
+            "number of ranks is 6; change one");
   EXPECT_NE(refusal(Division::kTrainer, {"--tp", "2", "--ranks", "3"}), "");
   const std::string error = refusal(Division::kTrainer, {"--tp", "2", "--shard", "1"});
   EXPECT_TRUE(contains(error, "--shard 1 with --tp 2")) << error;

@@ -52,7 +52,9 @@ std::string label_of(const Span& span, size_t length, bool color) {
   return std::string(length, color ? ' ' : span_letter(span.kind));
 }
 
-std::string row_text(const std::vector<const Span*>& columns, bool color) {
+using Columns = std::vector<const Span*>;  // of a row; null: idle
+
+std::string row_text(const Columns& columns, bool color) {
   std::string text;
   for (size_t first = 0; first < columns.size();) {
     size_t last = first;
@@ -90,14 +92,23 @@ std::string scale_text(const GridLayout& layout, const std::string& unit, size_t
   return text;
 }
 
-std::vector<std::string> legend(const Timeline& timeline, bool color) {
+// Of what the rows show: short spans may not.
+std::vector<std::string> legend(const Timeline& timeline, const std::vector<Columns>& rows,
+                                bool color) {
   std::vector<std::string> entries;
   for (const SpanKind kind : kinds_that_occur(timeline)) {
+    const auto shows = [kind](const Span* span) { return span != nullptr && span->kind == kind; };
+    const auto shown = [&](const Columns& row) { return std::ranges::any_of(row, shows); };
+    if (!std::ranges::any_of(rows, shown)) continue;
     const std::string letter(1, span_letter(kind));
     entries.push_back(
         fmt::format("{} {}", color ? painted("  ", kind, 0) : letter, span_meaning(kind)));
   }
-  if (!color) entries.emplace_back(". idle");
+  if (color) return entries;
+  std::string text;
+  for (const Columns& row : rows) text += row_text(row, color);
+  if (text.find('-') != std::string::npos) entries.emplace_back("- goes on");
+  if (text.find('.') != std::string::npos) entries.emplace_back(". idle");
   return entries;
 }
 
@@ -153,12 +164,11 @@ std::vector<std::string> summary(const Timeline& timeline, bool ranks) {
   return entries;
 }
 
-std::string row(const Timeline& timeline, int rank, const GridLayout& layout, bool color) {
+std::string row(const Timeline& timeline, int rank, const Columns& columns,
+                const GridLayout& layout, bool color) {
   const size_t name_size = layout.name_width - 2;
-  const std::string cells =
-      row_text(columns_of(timeline.ranks[static_cast<size_t>(rank)], layout), color);
-  std::string text =
-      fmt::format("{:<{}} |{}", rank_name(timeline, rank).substr(0, name_size), name_size, cells);
+  std::string text = fmt::format("{:<{}} |{}", rank_name(timeline, rank).substr(0, name_size),
+                                 name_size, row_text(columns, color));
   if (layout.figures) text += fmt::format("{:4.0f} %", 100 * idle_share(timeline, rank));
   if (layout.figures && has_microbatches(timeline))
     text += fmt::format("{:5}", peak_in_flight(timeline, rank));
@@ -187,10 +197,12 @@ std::string draw_grid(const Timeline& timeline, const GridStyle& style) {
   if (layout.figures)
     text += std::string(layout.name_width + layout.columns, ' ') +
             (microbatches ? "  idle peak\n" : "  idle\n");
+  std::vector<Columns> rows;
+  for (const RankTimeline& rank : timeline.ranks) rows.push_back(columns_of(rank, layout));
   for (int rank = 0; rank < timeline.rank_count(); ++rank)
-    text += row(timeline, rank, layout, style.color);
+    text += row(timeline, rank, rows[static_cast<size_t>(rank)], layout, style.color);
   text += scale_text(layout, timeline.unit, width) + "\n";
-  text += wrapped(legend(timeline, style.color), width, "   ");
+  text += wrapped(legend(timeline, rows, style.color), width, "   ");
   text += wrapped(summary(timeline, !layout.figures && !networks), width, "; ");
   if (microbatches && !networks) text += "peak: most microbatches in flight\n";
   return text;

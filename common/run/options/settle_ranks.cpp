@@ -7,6 +7,7 @@
 
 #include "common/comm/diagnosis/operation.h"
 #include "common/error.h"
+#include "common/format.h"
 
 namespace lab {
 namespace {
@@ -33,8 +34,8 @@ void settle_shards(RunPlan& plan, int ranks, bool resumed) {
   if (ranks > 0 && (plan.dp == 0 || resumed)) plan.dp = ranks;
   if (plan.dp == 0) plan.dp = kShards;
   if (ranks > 0 && plan.dp != ranks)
-    throw UsageError(fmt::format("--shard {} --dp {}: there are {} ranks; change one", plan.shard,
-                                 plan.dp, ranks));
+    throw UsageError(fmt::format("--shard {} --dp {}: the number of ranks is {}; change one",
+                                 plan.shard, plan.dp, ranks));
 }
 
 void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
@@ -48,9 +49,10 @@ void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
   if (ranks > 0 && plan.ranks() != ranks) {
     const bool whole = plan.tp == 1;
     throw UsageError(fmt::format(
-        "--dp {} --pp {}{}: {} pipelines of {} stages{} are {} ranks, but there are {}; change one",
-        plan.dp, plan.pp, whole ? "" : fmt::format(" --tp {}", plan.tp), plan.dp, plan.pp,
-        whole ? "" : fmt::format(" on {} ranks each", plan.tp), plan.ranks(), ranks));
+        "--dp {} --pp {}{}: {} of {}{} are {}, but the number of ranks is {}; change one", plan.dp,
+        plan.pp, whole ? "" : fmt::format(" --tp {}", plan.tp), counted(plan.dp, "pipeline"),
+        counted(plan.pp, "stage"), whole ? "" : fmt::format(" on {} ranks each", plan.tp),
+        counted(plan.ranks(), "rank"), ranks));
   }
 }
 
@@ -61,8 +63,8 @@ void settle_slices(RunPlan& plan, int ranks) {
   if (plan.tp == 0) plan.tp = ranks == 0 ? kSlices : std::max(1, ranks / (plan.dp * plan.pp));
   if (ranks > 0 && plan.ranks() != ranks)
     throw UsageError(
-        fmt::format("--dp {} --pp {} --tp {}: these are {} ranks, but there are {}; change one",
-                    plan.dp, plan.pp, plan.tp, plan.ranks(), ranks));
+        fmt::format("--dp {} --pp {} --tp {} make {}, but the number of ranks is {}; change one",
+                    plan.dp, plan.pp, plan.tp, counted(plan.ranks(), "rank"), ranks));
 }
 
 void settle_microbatches(RunPlan& plan, int64_t resumed) {
@@ -74,9 +76,9 @@ void settle_microbatches(RunPlan& plan, int64_t resumed) {
         static_cast<int>(std::max<int64_t>(1, (resumed > 0 ? resumed : per_step) / groups));
   if (resumed > 0 && plan.microbatches * groups != resumed)
     throw UsageError(
-        fmt::format("--resume: this run takes {} microbatches a step; {} pipelines, {} waves and "
-                    "--microbatches {} make {}",
-                    resumed, plan.dp, plan.waves, plan.microbatches, plan.microbatches * groups));
+        fmt::format("--resume: this run takes {} a step; {}, {} and --microbatches {} make {}",
+                    counted(resumed, "microbatch"), counted(plan.dp, "pipeline"),
+                    counted(plan.waves, "wave"), plan.microbatches, plan.microbatches * groups));
 }
 
 }  // namespace

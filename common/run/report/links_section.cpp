@@ -24,11 +24,10 @@ constexpr const char* kMatrixLegend =
 std::string in_words(const LinkTraffic& link) {
   std::vector<std::string> parts;
   if (link.messages > 0)
-    parts.push_back(fmt::format("{} message{}, {}", link.messages, link.messages == 1 ? "" : "s",
+    parts.push_back(fmt::format("{}, {}", counted(link.messages, "message"),
                                 format_bytes(static_cast<double>(link.message_bytes))));
   if (link.collectives > 0)
-    parts.push_back(fmt::format("{} collective{}, {}", link.collectives,
-                                link.collectives == 1 ? "" : "s",
+    parts.push_back(fmt::format("{}, {}", counted(link.collectives, "collective"),
                                 format_bytes(link.collective_bytes)));
   return fmt::format("{}", fmt::join(parts, "; "));
 }

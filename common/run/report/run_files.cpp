@@ -50,9 +50,9 @@ FactGroup mesh_facts(const RunFacts& facts) {
 
 std::string subtitle(const RunPlan& plan) {
   if (plan.shard > 0)
-    return fmt::format("{} ranks, {} in shards (ZeRO {})", plan.dp, in_shards(plan.shard),
-                       plan.shard);
-  return fmt::format("{} ranks, {} microbatches each, {}", mesh(plan), plan.microbatches,
+    return fmt::format("{}, {} in shards (ZeRO {})", counted(plan.dp, "rank"),
+                       in_shards(plan.shard), plan.shard);
+  return fmt::format("{} ranks, {} each, {}", mesh(plan), counted(plan.microbatches, "microbatch"),
                      plan.schedule);
 }
 

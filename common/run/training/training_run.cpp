@@ -108,9 +108,8 @@ void TrainingRun::resume() {
   // load_training_state rule out an overflow.)
   state_.sampler.position = state_.sampler.position * state_.plan.dp / plan_.dp;
   require(state_.step <= plan_.steps,
-          "--resume: the run in {} has done {} steps, more than --steps {}; to continue, give it "
-          "more",
-          folder_.string(), state_.step, plan_.steps);
+          "--resume: the run in {} has done {}, more than --steps {}; to continue, give it more",
+          folder_.string(), counted(state_.step, "step"), plan_.steps);
   if (parts_.load_shards)
     parts_.load_shards(checkpoint);
   else
@@ -120,8 +119,8 @@ void TrainingRun::resume() {
   if (!writes_) return;
   fmt::print("resuming after step {} from {}\n", state_.step, display_path(checkpoint));
   if (state_.step == plan_.steps)
-    fmt::print("note: the run has done its {} steps; to continue, give it more with --steps\n",
-               state_.step);
+    fmt::print("note: the run has done its {}; to continue, give it more with --steps\n",
+               counted(state_.step, "step"));
   if (state_.plan.steps != plan_.steps && plan_.decay == Decay::kCosine)
     fmt::print("note: the cosine schedule now ends at step {} instead of {}\n", plan_.steps,
                state_.plan.steps);
@@ -132,15 +131,15 @@ void TrainingRun::resume() {
 
 void TrainingRun::print_start() const {
   const LlamaConfig& config = parts_.model.config();
-  fmt::print("model   {} weights, {} layers, vocabulary {}\n",
-             format_count(parameter_count(config)), config.layers, format_count(config.vocab_size));
+  fmt::print("model   {} weights, {}, vocabulary {}\n", format_count(parameter_count(config)),
+             counted(config.layers, "layer"), format_count(config.vocab_size));
   fmt::print("corpus  {} stories, {} tokens; {} stories are held out for validation\n",
              format_count(parts_.data.story_count(Split::kTrain)),
              format_count(parts_.data.token_count(Split::kTrain)),
              format_count(parts_.data.story_count(Split::kValidation)));
   const std::string replicas = plan_.dp > 1 ? fmt::format("{} x ", plan_.dp) : "";
-  fmt::print("step    {}{} x {} sequences of {} tokens; {}\n", replicas, plan_.accumulate,
-             plan_.batch, config.context,
+  fmt::print("step    {}{} x {} of {}; {}\n", replicas, plan_.accumulate,
+             counted(plan_.batch, "sequence"), counted(config.context, "token"),
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());
   if (parts_.model.device() == Device::kCpu && plan_.precision == "float32" && cpu_has_bfloat16())
@@ -148,18 +147,18 @@ void TrainingRun::print_start() const {
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
   if (plan_.shard > 0)
-    fmt::print("shards  {} ranks, each with a shard of {} (ZeRO {})\n", plan_.dp,
+    fmt::print("shards  {}, each with a shard of {} (ZeRO {})\n", counted(plan_.dp, "rank"),
                in_shards(plan_.shard), plan_.shard);
   if (!parts_.stages.empty()) {
     const std::string stages = describe_stages(parts_.stages);
     if (has_mesh(plan_.division))
-      fmt::print("mesh    {} x {} stages, {}\n", plan_.dp, plan_.pp, stages);
+      fmt::print("mesh    {} x {}, {}\n", plan_.dp, counted(plan_.pp, "stage"), stages);
     else
       fmt::print("stages  {}\n", stages);
     if (plan_.tp > 1) fmt::print("slices  {} ranks divide every layer\n", plan_.tp);
     if (plan_.division != Division::kStages)
-      fmt::print("pipe    {}, {} x {} microbatches\n", plan_.schedule, plan_.waves,
-                 plan_.microbatches);
+      fmt::print("pipe    {}, {} x {}\n", plan_.schedule, plan_.waves,
+                 counted(plan_.microbatches, "microbatch"));
   }
   std::fflush(stdout);
 }
@@ -295,7 +294,7 @@ void TrainingRun::finish() {
     return;
   }
   const auto& history = metrics_->history();
-  fmt::print("\n{} steps in {}", state_.step, format_duration(state_.seconds));
+  fmt::print("\n{} in {}", counted(state_.step, "step"), format_duration(state_.seconds));
   if (!history.empty() && history.back().val_loss && state_.first_validation_loss)
     fmt::print("; validation loss from {:.3f} to {:.3f}", *state_.first_validation_loss,
                *history.back().val_loss);

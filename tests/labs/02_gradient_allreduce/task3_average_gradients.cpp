@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/format.h"
 #include "tests/labs/02_gradient_allreduce/means.h"
 
 namespace lab02::task3 {
 namespace {
 
+using lab::counted;
 using lab::Shape;
 using lab::Tensor;
 using lab::grading::Expected;
@@ -179,7 +181,7 @@ void expect_means(const std::vector<Case>& cases, const JobOptions& options) {
   for (const Case& c : cases)
     calls.push_back({.scenario = "average_gradients",
                      .inputs = inputs_of(c),
-                     .name = fmt::format("{} tensors, targets {}", c.shapes.size(),
+                     .name = fmt::format("{}, targets {}", counted(std::ssize(c.shapes), "tensor"),
                                          fmt::join(c.targets, ", "))});
   judge_calls(calls, options,
               [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });

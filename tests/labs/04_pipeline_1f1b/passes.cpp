@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/format.h"
 #include "tests/grading/training_rank.h"
 
 namespace lab04 {
 
+using lab::counted;
 using lab::OpKind;
 using lab::Tensor;
 using lab::TokenBatch;
@@ -278,8 +280,8 @@ void expect_messages(const Pipeline& pipeline, size_t stage,
     const auto got = std::ranges::count(operations, kind, &Operation::kind);
     const auto wanted = std::ranges::count(missing, kind, &Message::kind);
     if (got != wanted)
-      stop(fmt::format("{}{} {} message{}, it should be {}: {}{}", start,
-                       kind == OpKind::kSend ? "sends" : "receives", got, got == 1 ? "" : "s",
+      stop(fmt::format("{}{} {}, it should be {}: {}{}", start,
+                       kind == OpKind::kSend ? "sends" : "receives", counted(got, "message"),
                        wanted, which, details));
   }
   for (const Operation& operation : operations) {

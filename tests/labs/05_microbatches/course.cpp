@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/format.h"
 #include "tests/labs/05_microbatches/plans.h"
 
 namespace lab05 {
@@ -13,6 +14,7 @@ namespace lab05 {
 using lab::Action;
 using lab::ActionKind;
 using lab::ActionList;
+using lab::counted;
 using lab::OpKind;
 using lab::OpState;
 using lab::grading::Operation;
@@ -119,8 +121,8 @@ std::string wrong_messages(int rank, int first_rank, std::vector<Message> got,
   const std::string way = fmt::format("{} rank {}", differs.recv ? "from" : "to", peer);
   if (some.size() != wanted.size())
     return fmt::format(
-        "rank {} {} {} message{} {}, its actions have {}{}", rank, verb, some.size(),
-        some.size() == 1 ? "" : "s", way, wanted.size(),
+        "rank {} {} {} {}, its actions have {}{}", rank, verb, counted(std::ssize(some), "message"),
+        way, wanted.size(),
         some.size() < wanted.size() ? ": every action must be done, whatever the targets are" : "");
   if (tags_in_words(some) != tags_in_words(wanted))
     return fmt::format(

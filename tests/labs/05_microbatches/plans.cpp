@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "common/error.h"
+#include "common/format.h"
 #include "common/pipeline/validate.h"
 
 namespace lab05 {
@@ -15,6 +16,7 @@ namespace lab05 {
 using lab::Action;
 using lab::ActionKind;
 using lab::ActionList;
+using lab::counted;
 using lab::Schedule;
 using lab::grading::Parcel;
 
@@ -72,13 +74,11 @@ class RandomWalk {
 
 /// What the implementation returned, as the rank program packs it.
 Schedule answer_in(const Parcel& result, const std::string& name) {
-  try {
-    Schedule schedule = lab::schedule_from_text(result.text("schedule"), name);
-    schedule.microbatches = static_cast<int>(result.number("microbatches"));
-    return schedule;
-  } catch (const lab::Error& error) {
-    lab::grading::stop(error.what());
-  }
+  if (const std::string& untold = result.text("untold"); !untold.empty())
+    lab::grading::stop(fmt::format("{}: {}", name, untold));
+  Schedule schedule = lab::schedule_from_text(result.text("schedule"), name);
+  schedule.microbatches = static_cast<int>(result.number("microbatches"));
+  return schedule;
 }
 
 }  // namespace
@@ -196,9 +196,9 @@ Question about_size(const std::string& function, const Size& size) {
 Question about_plan(const std::string& function, const std::string& kind, const Size& size,
                     uint64_t seed) {
   const auto [p, m] = size;
-  return {fmt::format("{} of {} with {} stage{} and {} microbatch{}", function,
-                      kind == "another order" ? "a schedule in another order" : kind, p,
-                      p == 1 ? "" : "s", m, m == 1 ? "" : "es"),
+  return {fmt::format("{} of {} with {} and {}", function,
+                      kind == "another order" ? "a schedule in another order" : kind,
+                      counted(p, "stage"), counted(m, "microbatch")),
           size,
           kind == "GPipe"  ? gpipe_plan(size)
           : kind == "1F1B" ? one_f_one_b_plan(size)

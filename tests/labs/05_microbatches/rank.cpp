@@ -147,6 +147,21 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const Sched
 
 namespace {
 
+/// What no text of a schedule can say; nothing if it can.
+std::string untold(const Schedule& schedule) {
+  for (int stage = 0; stage < schedule.stage_count(); ++stage)
+    for (const lab::Action& action : schedule.stages[static_cast<size_t>(stage)]) {
+      if (action.microbatch < 0)
+        return fmt::format("stage {} has an action for microbatch {}: they count from 0", stage,
+                           action.microbatch);
+      if (action.posted && !is_message(action.kind))
+        return fmt::format("the {} of microbatch {} on stage {} is posted: only messages can be",
+                           action.kind == lab::ActionKind::kForward ? "forward" : "backward",
+                           action.microbatch, stage);
+    }
+  return "";
+}
+
 /// Tasks 1, 2, 3 and 5. Text that contradicts itself could not be read: how many microbatches a
 /// schedule claims to have is told apart, and what is wrong with it is for the verdict to say.
 Parcel run_schedule(const Parcel& input) {
@@ -159,6 +174,7 @@ Parcel run_schedule(const Parcel& input) {
                       : function == "with_messages" ? with_messages(plan())
                                                     : with_blocking_messages(plan());
   Parcel result;
+  result.set_text("untold", untold(schedule));
   result.set("microbatches", schedule.microbatches);
   schedule.microbatches = std::max(schedule.microbatches, 1);
   for (const lab::ActionList& list : schedule.stages)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "common/format.h"
 #include "tests/grading/training_judge.h"
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
@@ -14,6 +15,7 @@
 namespace lab05::task6 {
 namespace {
 
+using lab::counted;
 using lab::OpKind;
 using lab::Schedule;
 using lab::TokenBatch;
@@ -241,7 +243,8 @@ void empty_wave(StepCase& c, size_t step, size_t wave) {
 /// A schedule of any kind for a case of several microbatches a step.
 StepCase with_schedule(TrainingCase training, int m, size_t kind, uint64_t seed) {
   const Size size{training.stages(), m};
-  training.name += fmt::format(", {} microbatches in waves of {}", training.steps[0][0].size(), m);
+  training.name += fmt::format(", {} in waves of {}",
+                               counted(std::ssize(training.steps[0][0]), "microbatch"), m);
   return {.training = std::move(training),
           .schedule = kind == 0   ? with_messages_beside(one_f_one_b_plan(size), true)
                       : kind == 1 ? with_messages_beside(gpipe_plan(size), false)
@@ -339,9 +342,10 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
                .schedule = with_messages_beside(gpipe_plan({stages, m}), true)};
     c.training.leftover = 0.25F;
     cases.push_back(c);
-    calls.push_back({.scenario = "train_step",
-                     .inputs = c.inputs(),
-                     .name = fmt::format("{} microbatches, {} in the schedule", count, m)});
+    calls.push_back(
+        {.scenario = "train_step",
+         .inputs = c.inputs(),
+         .name = fmt::format("{}, {} in the schedule", counted(count, "microbatch"), m)});
     for (Parcel& input : calls.back().inputs) input.set("refuses", 1);
   }
   judge_calls(calls, given(late_messages(seed)), [&](size_t k, const std::vector<Parcel>& ranks) {

@@ -9,8 +9,11 @@
 #include <numeric>
 #include <random>
 
+#include "common/format.h"
+
 namespace lab05 {
 
+using lab::counted;
 using lab::TokenBatch;
 using lab::grading::expect_on_every_rank;
 using lab::grading::Expected;
@@ -99,7 +102,7 @@ std::vector<Wave> draw_waves(int stages, uint64_t seed,
     const Size size{stages, m};
     const Microbatches shapes = Microbatches::kShapes;
     const lab::Schedule drawn = random(size, lab::grading::scenario_seed() + ++seed);
-    const std::string name = fmt::format("{} microbatches", m);
+    const std::string name = counted(m, "microbatch");
     waves.push_back(draw_wave(name, regular(size), shapes, 10 * seed));
     waves.push_back(draw_wave(name + ", another order", drawn, shapes, 10 * seed + 1));
     waves.push_back(draw_wave(name + ", the same once more", drawn, shapes, 10 * seed + 2));

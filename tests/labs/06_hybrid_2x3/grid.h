@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/format.h"
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 
@@ -38,7 +39,7 @@ struct Grid {
   std::string name(size_t rank) const {
     return fmt::format("rank {} (stage {} of pipeline {})", rank, stage(rank), pipeline(rank));
   }
-  std::string in_words() const { return fmt::format("{} x {} stages", dp, pp); }
+  std::string in_words() const { return fmt::format("{} x {}", dp, lab::counted(pp, "stage")); }
   /// The names that the rank program gives to the groups of a rank.
   std::string row(size_t rank) const { return fmt::format("pipeline {}", pipeline(rank)); }
   std::string column(size_t rank) const { return fmt::format("replicas of stage {}", stage(rank)); }

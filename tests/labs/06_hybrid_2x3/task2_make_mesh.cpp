@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/format.h"
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
 namespace lab06::task2 {
@@ -142,9 +143,9 @@ void expect_splits(const Grid& g, const std::vector<Parcel>& ranks) {
 void judge(const Grid& g, const std::vector<Parcel>& ranks) {
   const bool fits = g.ranks() == ranks.size();
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::string what =
-        fmt::format("rank {}: {} pipelines of {} stages {} a world of {} ranks", rank, g.dp, g.pp,
-                    fits ? "fit" : "do not fit", ranks.size());
+    const std::string what = fmt::format(
+        "rank {}: a mesh of {} x {} {} a world of {}", rank, g.dp, lab::counted(g.pp, "stage"),
+        fits ? "fits" : "does not fit", lab::counted(std::ssize(ranks), "rank"));
     if (!fits)
       expect_refusal(what + " (compare dp * pp with world.size()); make_mesh", ranks[rank], "");
     else if (const std::string& refusal = ranks[rank].text("refusal"); !refusal.empty())
@@ -165,7 +166,7 @@ void expect_meshes(const std::vector<Grid>& grids, size_t ranks, JobOptions opti
     g.set(input);
     calls.push_back({.scenario = "mesh",
                      .inputs = std::vector(ranks, input),
-                     .name = fmt::format("{} on {} ranks", g.in_words(), ranks)});
+                     .name = fmt::format("{} on {}", g.in_words(), lab::counted(ranks, "rank"))});
   }
   judge_calls(calls, options,
               [&](size_t k, const std::vector<Parcel>& results) { judge(grids[k], results); });

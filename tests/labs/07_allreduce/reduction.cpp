@@ -9,12 +9,14 @@
 #include <cmath>
 #include <utility>
 
+#include "common/format.h"
 #include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/groups.h"
 
 namespace lab07 {
 namespace {
 
+using lab::counted;
 using lab::OpKind;
 using lab::grading::Numbers;
 using lab::grading::Operation;
@@ -162,10 +164,9 @@ void expect_sends(const Case& c, const std::vector<Operation>& operations,
   if (may_be_cut(c, static_cast<int>(members.size())) && are_cut(sent, promised)) return;
   const std::string who = fmt::format("the numbers are right, but rank {}", place);
   if (sent.size() != promised.size())
-    stop(fmt::format("{} sends {} message{}, not {}{}{}", who, sent.size(),
-                     sent.size() == 1 ? "" : "s", promised.size(),
-                     reason_of(c, sent, promised, static_cast<int>(members.size())),
-                     details(sent, promised)));
+    stop(fmt::format(
+        "{} sends {}, not {}{}{}", who, counted(std::ssize(sent), "message"), promised.size(),
+        reason_of(c, sent, promised, static_cast<int>(members.size())), details(sent, promised)));
   if (bytes_of(sent) != bytes_of(promised))
     stop(fmt::format("{} sends {} bytes, not {}{}", who, bytes_of(sent), bytes_of(promised),
                      details(sent, promised)));
@@ -289,10 +290,11 @@ void expect_cases(const std::vector<Case>& cases, int ranks,
                   const lab::grading::JobOptions& options) {
   std::vector<lab::grading::Call> calls;
   for (const Case& c : cases)
-    calls.push_back({.scenario = scenario_of(c),
-                     .inputs = inputs_of(c, ranks),
-                     .name = fmt::format("{} of {} elements on {} ranks{}", c.function, c.elements,
-                                         ranks, details_of(c))});
+    calls.push_back(
+        {.scenario = scenario_of(c),
+         .inputs = inputs_of(c, ranks),
+         .name = fmt::format("{} of {} on {}{}", c.function, counted(c.elements, "element"),
+                             counted(ranks, "rank"), details_of(c))});
   judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& results) {
     for (const std::vector<int>& members : groups_of(cases[k], ranks))
       judge_group(cases[k], results, members, options);

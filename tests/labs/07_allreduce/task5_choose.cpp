@@ -10,12 +10,14 @@
 #include <random>
 #include <utility>
 
+#include "common/format.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
 namespace lab07::task5 {
 namespace {
 
 using lab::CostModel;
+using lab::counted;
 using lab::grading::Numbers;
 using lab::grading::Parcel;
 
@@ -175,11 +177,11 @@ std::pair<std::string, std::string> told_apart(double a, double b) {
 
 std::string in_words(const Question& q) {
   return fmt::format(
-      "{} rank{}, {} element{}, alpha {:g} s and beta {:g} s per byte inside, {:g} and {:g} "
+      "{}, {}, alpha {:g} s and beta {:g} s per byte inside, {:g} and {:g} "
       "between, {} per host, gamma {:g} s",
-      q.ranks, q.ranks == 1 ? "" : "s", q.elements, q.elements == 1 ? "" : "s",
-      q.costs.inside.alpha, q.costs.inside.beta, q.costs.between.alpha, q.costs.between.beta,
-      q.costs.ranks_per_host, q.costs.gamma);
+      counted(q.ranks, "rank"), counted(q.elements, "element"), q.costs.inside.alpha,
+      q.costs.inside.beta, q.costs.between.alpha, q.costs.between.beta, q.costs.ranks_per_host,
+      q.costs.gamma);
 }
 
 void judge(const Question& q, const Parcel& result) {
