@@ -36,10 +36,9 @@ class OutOfMemory : public Error {
 };
 
 /// Counts the bytes of tensors, exactly as many as their elements have (an empty one: one), from
-/// allocation to release;
-/// views count nothing. Ranks of a simulation are threads of one process, so an account belongs to
-/// the threads that have a CountMemory, not to the process. A tensor is released from the account
-/// that it was counted in, by whichever thread.
+/// allocation to release; views count nothing. Ranks of a simulation are threads of one process, so
+/// an account belongs to the threads that have a CountMemory, not to the process. A tensor is
+/// released from the account that it was counted in, by whichever thread.
 class MemoryAccount {
  public:
   int64_t bytes() const;

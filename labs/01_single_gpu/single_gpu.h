@@ -31,7 +31,8 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 ///
 /// `logits` [B, T, V]: position t of row b holds the scores for token t+1 of that row; on return
 ///     they hold the gradient of the returned value. Positions that predict nothing (the last of
-///     each row, and those whose next token is lab::kPadding) get a gradient of zero.
+///     each row, and those whose next token is lab::kPadding) get a gradient of zero, whatever
+///     their scores are.
 /// `batch` [B, T]: the tokens that went in.
 /// `total_targets`: what the sum is divided by. In a training step: the number of targets of the
 ///     whole step, over all its microbatches; 0 if it has none. Any positive number may be
@@ -39,7 +40,8 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
 /// without targets. Accepted errors, beyond those of cross_entropy: 1e-5 of the value, however many
-/// targets there are, and 1e-5 / total_targets in the gradient.
+/// targets there are, and 1e-5 / total_targets in the gradient. The same arguments give the same
+/// bits, whatever threads do.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets);
 
@@ -49,8 +51,8 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 /// All spans have equal length. `parameters` and both moments are updated in place. Called on
 /// blocks of the weights by several threads at once: touch nothing but the spans.
 ///
-/// Float is accurate enough throughout. Accepted errors, for betas from 0 to below 1, any step, and
-/// gradients of 1e-17 to 1e17 in size, or 0:
+/// Float is accurate enough throughout. Accepted errors, for betas from 0 to below 1, any step,
+/// gradients of 1e-17 to 1e17 in size, or 0, and moments that such gradients leave:
 ///   - first moment: 1e-6 * (|old moment| + |gradient|); second moment: the same with the
 ///     gradient's square;
 ///   - weight: its rounding to float, and 2e-4 of the change that it would make if both terms of
@@ -66,8 +68,9 @@ using lab::LossFunction;
 ///
 /// Afterwards the weights are those of one step on all sequences at once: every target counts the
 /// same, even if microbatches have different numbers of targets. Gradients left over from before
-/// have no effect. Microbatches may differ in their shapes. The backward pass of a microbatch comes
-/// before the forward pass of the next one, so that the activations of only one are in memory.
+/// have no effect. Microbatches may differ in their shapes. Each has a backward pass, also one
+/// without targets, and it comes before the forward pass of the next one, so that the activations
+/// of only one are in memory.
 /// `loss`: what to call, once per microbatch, instead of your own causal_lm_loss by name.
 /// `max_gradient_norm`: if it is positive, clip the accumulated gradient to this norm with
 ///     lab::clip_gradients. If it is 0, do not clip. It is never negative.

@@ -4,7 +4,8 @@
 // All pointers are GPU memory, aligned as floats are and no more; no two arrays overlap; matrices
 // are row-major without gaps. Each function launches one kernel, which does all the work, on the
 // workbook's stream (lab::cuda::stream()), or none if a size is 0, and returns at once. Sizes may
-// be anything from 0 up: no row length is promised to be a multiple of the block or of the warp.
+// be anything from 0 up, rows up to 2^31 - 1: no row length is promised to be a multiple of the
+// block or of the warp.
 //
 // Every result must be the same, to the last bit, in every run: no sum may depend on which thread
 // comes first. The functions keep nothing between calls: results depend on the arguments alone.

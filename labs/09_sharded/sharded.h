@@ -65,7 +65,7 @@ struct Sharded {
 };
 
 /// Task 2 · From each rank's gradient of a part to the sum over all ranks, of which each rank gets
-/// its own shard, by one reduce_scatter.
+/// its own shard, by one reduce_scatter (also if there is only one rank).
 ///
 /// On entry `gradient` holds what this rank has computed. In stage 1 `own_gradient` holds the sum
 /// afterwards. In stages 2 and 3 the sum is added to `own_gradient`: that holds what earlier
@@ -75,8 +75,8 @@ void reduce_gradient(Sharded& sharded, size_t part);
 
 /// Task 2 · Every rank updates its shards: one step of each part's optimizer, with own_values and
 /// own_gradient. In stages 1 and 2 all ranks also get the new weights of all parts, by one
-/// all_gather for each part, in place; it may follow the step of its part, or the last step. In
-/// stage 3 nothing is sent.
+/// all_gather for each part, in place (also if there is only one rank); it may follow the step of
+/// its part, or the last step. In stage 3 nothing is sent.
 void update(Sharded& sharded, float learning_rate);
 
 /// Task 3 · Stages 2 and 3, before the backward pass of a part: makes `gradient`, padded and 0, and
@@ -113,15 +113,16 @@ using lab::LossFunction;
 
 /// Task 6 · One optimizer step of all ranks together: lab 02's, in shards.
 ///
-/// The exact number of targets of all ranks comes first, by one message of at most two numbers, or
-/// none if there is only one rank. The loss is given that number as `total_targets`; then gradients
-/// are parts of the mean over all targets, and their sum over ranks and microbatches is the mean.
+/// The first message brings the exact number of targets of all ranks, in at most two numbers; with
+/// one rank there is none. The loss is given that number as `total_targets`; then gradients are
+/// parts of the mean over all targets, and their sum over ranks and microbatches is the mean.
 /// The backward pass of a microbatch comes before the forward pass of the next one. The caller has
 /// called `attach`, so the passes call your functions of tasks 3 and 4. Stage 1 reduces each part's
 /// gradient once, after the last backward pass (or without any, if there are no microbatches), from
 /// the first part to the last. Then come clipping, if `max_norm` is positive (0: none), and the
 /// update. Gradients that are left over from the step before do not count, with or without
-/// microbatches: train_step begins by setting own_gradient to 0, and in stage 1 all of `gradient`.
+/// microbatches: before the first pass train_step sets own_gradient to 0, and in stage 1 all of
+/// `gradient`.
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass; there may be none. The number of targets may differ; it may be 0, even on all ranks:
@@ -143,9 +144,9 @@ struct Piece {
 /// Task 7 · A checkpoint holds each part as the shards of `saved_ranks` ranks. Where does the shard
 /// of `rank`, one of `ranks`, come from?
 ///
-/// `size`: of the part, without padding. The pieces are in the order of their elements, at most one
-/// from each saved shard, none of them empty, and without padding. A shard that is all padding has
-/// none.
+/// `size`: of the part, without padding; it may be 0. The pieces are in the order of their
+/// elements, at most one from each saved shard, none of them empty, and without padding. A shard
+/// that is all padding has none.
 std::vector<Piece> pieces_of(int64_t size, int rank, int ranks, int saved_ranks);
 
 // --- Given

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "tests/grading/training_case.h"
@@ -258,6 +260,19 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
                  case_of("a divisor of 1, for a plain sum", {6, 4, 5}, 6, 9, -11, 24)});
 }
 
+/// Nobody promises numbers where nothing is predicted.
+TEST(Task1b, AnyScoresWhereNothingIsPredicted) {
+  Case c = case_of("scores that are not finite", {7, 4, 1, 7}, 7, 11, 0, 26);
+  const std::array<float, 4> any = {std::numeric_limits<float>::infinity(), -2.0F,
+                                    -std::numeric_limits<float>::infinity(),
+                                    std::numeric_limits<float>::quiet_NaN()};
+  size_t count = 0;
+  for (int64_t i = 0; i < c.positions(); ++i)
+    if (!next_token(c, i))
+      for (float& score : c.scores(i)) score = any.at(count++ % any.size());
+  expect_losses({c});
+}
+
 /// A score above that of the right token, the same everywhere: the cross-entropy of each target.
 Case many_alike(const std::string& name, float above, int64_t rows = 64) {
   const int64_t length = (1 << 16) / rows;
@@ -269,10 +284,13 @@ Case many_alike(const std::string& name, float above, int64_t rows = 64) {
 }
 
 /// Every cross-entropy is 64, and the divisor a power of two: the loss is exact in float too, in
-/// whatever order it is summed, and a single one that got lost shows.
+/// whatever order it is summed, and a single one that got lost shows. Different ones show the
+/// order.
 TEST(Task1b, ThreadsAddUpWithoutLoss) {
-  std::vector<Case> cases = {many_alike("many rows on all cores", 64),
-                             many_alike("tens of thousands of rows", 64, 1 << 15)};
+  std::vector<Case> cases = {
+      many_alike("many rows on all cores", 64),
+      many_alike("tens of thousands of rows", 64, 1 << 15),
+      case_of("many different losses", std::vector<int64_t>(256, 32), 32, 5, 0, 27)};
   for (Case& c : cases) c.by_threads = true;
   expect_losses(cases);
 }

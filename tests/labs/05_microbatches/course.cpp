@@ -135,7 +135,8 @@ std::string wrong_messages(int rank, int first_rank, std::vector<Message> got,
 
 namespace {
 
-/// That passes and sends begin in the order of the list, and recvs not after their place.
+/// That passes and sends begin in the order of the list, posted recvs not after their place, and
+/// others not before it.
 std::string wrong_order(const Course& c) {
   ActionList wanted;
   std::vector<size_t> passed;  // for each action, how many of `wanted` come before it
@@ -149,11 +150,16 @@ std::string wrong_order(const Course& c) {
     if (!action) continue;  // no pass, no message
     const size_t place = place_of(c.actions, *action);
     if (is_recv(*action)) {
-      if (c.actions[place].posted && passed[place] < next)
+      const bool posted = c.actions[place].posted;
+      if (posted && passed[place] < next)
         return fmt::format(
             "rank {}: {} begins after {}: a posted recv begins in its place, or "
             "before",
             c.rank(), to_string(c.actions[place]), to_string(wanted[next - 1]));
+      if (!posted && passed[place] > next)
+        return fmt::format(
+            "rank {}: {} begins before {}: a recv that is not posted begins in its place", c.rank(),
+            to_string(c.actions[place]), to_string(wanted[next]));
       continue;
     }
     if (next == wanted.size() || wanted[next].kind != action->kind ||

@@ -45,7 +45,7 @@ struct Course {
 };
 
 /// That exactly the messages of the actions were sent and received, and that every action was done
-/// in its place; recvs may begin before it. Empty if nothing is wrong.
+/// in its place; posted recvs may begin before it, others after it. Empty if nothing is wrong.
 std::string wrong_course(const Course& course);
 
 /// That no pass and no send begins before an earlier send that is not posted is done.

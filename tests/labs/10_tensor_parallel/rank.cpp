@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "common/comm/agreement.h"
 #include "common/ops/ops.h"
+#include "common/tensor/memory_account.h"
 #include "common/todo.h"
 #include "labs/10_tensor_parallel/passes.h"
 #include "tests/grading/implementation.h"
@@ -163,8 +165,14 @@ Parcel run_conjugates(const Parcel& input, ProcessGroup& world) {
   Parcel result;
   const auto call = [&](const char* name, auto function, Pass pass) {
     const Tensor x = input.tensor("x").clone();
-    note_messages(world, result, fmt::format("{}.sent", name), [&] { function(x, pass, world); });
+    const auto memory = std::make_shared<lab::MemoryAccount>();
+    note_messages(world, result, fmt::format("{}.sent", name), [&] {
+      const lab::CountMemory counting(memory);
+      function(x, pass, world);
+    });
     result.set(name, x);
+    result.set(fmt::format("{}.copies", name),
+               static_cast<double>(memory->peak(lab::MemoryKind::kScratch)));
   };
   call("copy.forward", copy_to_ranks, Pass::kForward);
   call("copy.backward", copy_to_ranks, Pass::kBackward);

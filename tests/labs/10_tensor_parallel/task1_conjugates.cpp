@@ -59,6 +59,9 @@ void judge(const std::vector<Tensor>& xs, const std::vector<Parcel>& ranks) {
                     {.terms = static_cast<double>(n),
                      .unexplained = wrong_messages(d.name, sent, count, xs[0].numel())});
       expect_all_reduces(d.name, sent, count, xs[0].numel());
+      if (ranks[r].number(fmt::format("{}.copies", d.entry)) > 0)
+        stop(fmt::format(
+            "{} makes another tensor: it needs none, the numbers are summed in x itself", d.name));
     }
 }
 

@@ -157,6 +157,9 @@ TEST(Task6, MeshesOfSix) {
 }
 TEST(Task6, ASingleRank) { expect_meshes(1, {{1, 1, 1}, {1, 1, 2}}, late_messages(63)); }
 TEST(Task6, MeshesOfEight) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, late_messages(68)); }
+TEST(Task6, MeshesThatLeaveARankOver) {
+  expect_meshes(7, {{3, 2, 1}, {2, 1, 3}, {1, 7, 1}, {1, 3, 2}}, late_messages(70));
+}
 TEST(Task6, MeshesOfNothing) {
   expect_meshes(2, {{2, 1, 1}, {2, 0, 1}, {2, 1, 0}, {0, 1, 2}}, late_messages(69));
 }
@@ -291,6 +294,10 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     "clip_gradients: of the embedding only the first slice is counted"},
                    {{std::sqrt(matrices + norms - squares.head + squares.first_of_head)},
                     "clip_gradients: of the head only the first slice is counted"},
+                   {{std::sqrt(matrices + norms - squares.embedding + squares.first_of_embedding -
+                               squares.head + squares.first_of_head)},
+                    "clip_gradients: of embedding and head only the first slice is counted: a "
+                    "matrix of one row is as long as a norm, and still a matrix"},
                    {{std::sqrt(matrices + norms * static_cast<double>(tp) /
                                               static_cast<double>(ranks.size()))},
                     "clip_gradients: the squares of the norms are divided by the ranks of the "
@@ -360,12 +367,15 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
                                .context = 4};
   lab::LlamaConfig tied = model;
   tied.tied_head = pp == 1;
+  lab::LlamaConfig few = model;  // a slice has one row of them, as long as a norm
+  few.vocab_size = static_cast<int64_t>(tp);
   std::vector<ClipCase> cases{{"clipped", model, 0.5},
                               {"just not clipped", model, 1.01, 1},
                               {"just clipped, small gradients", model, 0.99, 1e-3F},
                               {"far from clipped", model, 7, 1e-3F},
                               {"a tied head", tied, 0.25, 2},
                               {"max_norm is infinite", model, kInfinite},
+                              {"one token of the vocabulary on each slice", few, 0.5},
                               {"all gradients are 0", model, 0.5, 0},
                               {"a norm whose square is no float", model, 0.5, 1e20F}};
   std::vector<Call> calls;
