@@ -132,11 +132,11 @@ def shown(number, unit, digits=12):
         text = f"{number:.{digits}g}"
     if unit in ("count", "number", "weight"):
         return text
-    return f"factor {text}" if unit == "factor" else f"{text} {'µs' if unit == 'us' else unit}"
+    return f"{text} (factor)" if unit == "factor" else f"{text} {'µs' if unit == 'us' else unit}"
 
 
 def judged(answer, value, exact):
-    if math.isclose(answer, value, rel_tol=0 if exact else 1e-3):
+    if math.isclose(answer, value, rel_tol=0 if exact else 0.01):
         return "right"
     if exact:
         return "not right: this one is exact"

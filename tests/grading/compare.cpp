@@ -87,6 +87,19 @@ double best_factor(const std::vector<double>& got, const std::vector<double>& ex
   return squares > 0 ? products / squares : 0.0;
 }
 
+/// Rounding to bfloat16 changes a number by up to 0.4 %. Counts are right or wrong.
+bool is_roughly_right(const std::vector<double>& got, const std::vector<double>& expected) {
+  constexpr double kRoughly = 5e-3;
+  if (std::ranges::all_of(expected, [](double v) { return v == std::floor(v); })) return false;
+  double error = 0;
+  double size = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    error += (got[i] - expected[i]) * (got[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return error <= kRoughly * kRoughly * size;
+}
+
 std::string diagnosis(const std::vector<double>& got, const Expected& expected) {
   if (std::vector<std::string> known = explanations(got, expected); !known.empty()) {
     told_explanations().push_back(known);
@@ -115,6 +128,10 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   size_t wrong = 0;
   for (size_t i = 0; i < got.size(); ++i)
     wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
+  if (2 * wrong >= got.size() && is_roughly_right(got, expected.values))
+    return expected.what +
+           ": right in the first digits only: is something rounded, or added up in a type that is "
+           "too short? Or has a small number, such as an epsilon, another value or place?";
   if (got.size() == 1) return expected.what + ": wrong";
   return fmt::format("{}: {} of {} numbers {} wrong", expected.what, wrong, got.size(),
                      wrong == 1 ? "is" : "are");

@@ -1,10 +1,11 @@
 // What a judge may demand of the numbers that ranks returned.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "common/comm/diagnosis/describe.h"
 #include "common/error.h"
 #include "tests/grading/verdict.h"
 #include "tests/grading/verdict_session.h"
@@ -12,8 +13,9 @@
 namespace lab::grading {
 namespace {
 
-std::string right_ranks_in_words(const std::vector<size_t>& ranks) {
-  return ranks.empty() ? "" : fmt::format("\nright on rank {}", fmt::join(ranks, ", "));
+std::string right_ranks_in_words(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  return ranks.empty() ? "" : "\nright on " + list_ranks(ranks);
 }
 
 }  // namespace
@@ -29,12 +31,12 @@ void expect_on_every_rank(const std::vector<std::vector<double>>& got,
                           const std::function<Expected(size_t)>& expected,
                           const std::function<std::string(size_t)>& details, Blame blame) {
   std::string message;
-  std::vector<size_t> right;
+  std::vector<int> right;
   for (size_t i = 0; i < got.size(); ++i) {
     const size_t rank = blame == Blame::kFirstRank ? i : got.size() - 1 - i;
     const std::string wrong = difference(got[rank], expected(rank));
     if (wrong.empty())
-      right.push_back(rank);
+      right.push_back(static_cast<int>(rank));
     else if (message.empty())
       message = fmt::format("{}{}{}", got.size() == 1 ? "" : fmt::format("rank {}: ", rank), wrong,
                             details ? "\n" + details(rank) : "");

@@ -158,7 +158,7 @@ class Status(unittest.TestCase):
             for line in ("gradient_bytes · you: 45.4 MB · computed: 41.3 MB · within 10 %\n",
                          "ring_bytes · you: 110 MB · computed: 55.1 MB · not within 10 %: 2 times the value\n",
                          "skip · you: 8,001 · computed: 8,000 · not right: this one is exact\n",
-                         "sum_adam · you: factor -1 · computed: factor 1 · not within 10 %\n",
+                         "sum_adam · you: -1 (factor) · computed: 1 (factor) · not within 10 %\n",
                          "mean_loss · no answer yet · computed: 2.33 nats\n",
                          f'why: solutions/{LAB}/README.md, "Section 3 · predictions"\n'):
                 self.assertIn(line, shown)

@@ -79,6 +79,16 @@ TEST(Difference, NamesZeros) {
   EXPECT_TRUE(contains(difference({0, 0, 0, 0}, expected()), "all zero"));
 }
 
+TEST(Difference, TellsNumbersThatAreRoughlyRight) {
+  Expected right{.what = "y", .values = {1.5, -2, 0.25}, .tolerance = {1e-6}};
+  const std::string roughly = "right in the first digits only";
+  EXPECT_TRUE(contains(difference({1.501, -2.002, 0.25}, right), roughly));
+  EXPECT_FALSE(contains(difference({1.51, -2.03, 0.25}, right), roughly));
+  EXPECT_FALSE(contains(difference({1.5, -2.002, 0.25}, right), roughly));  // one of three
+  right.values = {1000, 7, 3};
+  EXPECT_FALSE(contains(difference({1001, 6, 3}, right), roughly));  // counts
+}
+
 TEST(Difference, CountsWhatItCannotExplain) {
   EXPECT_TRUE(contains(difference({1, 2, -3, 0.5}, expected()), "1 of 4 numbers is wrong"));
 }

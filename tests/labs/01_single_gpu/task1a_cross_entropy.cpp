@@ -240,6 +240,16 @@ std::vector<Mistake> gradient_mistakes(const Rows& rows, size_t n, const Softmax
        "scale * (softmax - onehot), even where that is 0"}};
   for (const auto& [message, value] : formulas)
     mistakes.push_back({per_score(rows, n, softmax, value), "the gradient" + message});
+  double largest_so_far = softmax.scores[0];
+  Numbers too_large = per_score(rows, n, softmax, [](double p, double, double c) { return c * p; });
+  for (size_t v = 0; v < too_large.size(); ++v) {
+    largest_so_far = std::max<double>(largest_so_far, softmax.scores[v]);
+    too_large[v] *= std::exp(softmax.largest - largest_so_far);
+  }
+  too_large[rows.target(n)] -= rows.scales[n];
+  mistakes.push_back({too_large,
+                      "the gradient: exponentials that were computed before the largest score came "
+                      "are still relative to a smaller one"});
   return mistakes;
 }
 

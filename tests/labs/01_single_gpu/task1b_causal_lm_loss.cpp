@@ -109,6 +109,8 @@ std::vector<Mistake> wrong_targets(const Case& c) {
       [&](int64_t i) {
         return i + 1 == c.positions() ? std::nullopt : unless_padding(c.token(i + 1));
       });
+  add_if("token 1, which begins a story, is left out: it is a target like any other",
+         [&](int64_t i) { return next_token(c, i) != 1; });
   const auto last_token = static_cast<int32_t>(c.vocab()) - 1;
   add_if("token 0 is taken for padding: padding is lab::kPadding, and 0 is a token like any other",
          [&](int64_t i) { return next_token(c, i) != 0; });

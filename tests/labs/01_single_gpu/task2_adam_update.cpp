@@ -50,7 +50,7 @@ enum class Wrong {
   kOldMoments, kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly,
   kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot,
   kSwappedCorrections, kPowerOfRest, kProduct, kSquareOfMoment, kRateInMoment, kSwappedInMoments,
-  kDefaultBetas, kNoEpsilon, kRawGradient
+  kDefaultBetas, kNoEpsilon, kRawGradient, kEpsilonSquared, kEpsilonDivided
 };
 // clang-format on
 
@@ -68,6 +68,10 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kOwnCount, "the function counts its own calls: use `step`, which is passed in"},
     {Wrong::kOtherEpsilon, "epsilon is not that of the configuration: 1e-8 is its default"},
     {Wrong::kEpsilonInRoot, "epsilon is inside the square root: it is added after the root"},
+    {Wrong::kEpsilonSquared,
+     "epsilon is squared inside the square root: it is added after the root"},
+    {Wrong::kEpsilonDivided,
+     "the first moment's correction is in the divisor, and epsilon is not multiplied by it"},
     {Wrong::kEpsilonEarly,
      "epsilon is added before the second moment is corrected: divide v by its correction first"},
     {Wrong::kEpsilonAsFloor,
@@ -183,6 +187,8 @@ Moved moved_by(const Update& u, Wrong wrong) {
     const double bottom = (before ? old.v : v) / c2;
     double divisor = std::sqrt(bottom) + epsilon;
     if (is(Wrong::kEpsilonInRoot)) divisor = std::sqrt(bottom + epsilon);
+    if (is(Wrong::kEpsilonSquared)) divisor = std::sqrt(bottom + epsilon * epsilon);
+    if (is(Wrong::kEpsilonDivided)) divisor = std::sqrt(bottom) + epsilon / c1;
     if (is(Wrong::kEpsilonEarly)) divisor = (std::sqrt(v) + epsilon) / std::sqrt(c2);
     if (is(Wrong::kEpsilonAsFloor)) divisor = std::max(std::sqrt(bottom), epsilon);
     if (is(Wrong::kCorrectedRoot)) divisor = std::sqrt(v) / c2 + epsilon;

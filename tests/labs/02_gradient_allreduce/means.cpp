@@ -75,8 +75,22 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
       "divided by the number of ranks on top of the number of targets: averaged twice");
   add([&](size_t r) { return targets[r] / total / total; },
       "divided by the number of targets of all ranks twice");
+  add([&](size_t r) { return targets[r] * targets[r] / total / total; },
+      "multiplied by the rank's share twice");
+  if (with_targets == n)
+    add([&](size_t r) { return total / targets[r]; },
+        "the share is upside down: a rank's targets are divided by those of all ranks");
+  add([&](size_t r) { return targets[r] / *std::ranges::max_element(targets); },
+      "divided by the largest of the ranks' numbers of targets: all_reduce adds them up unless it "
+      "is given ReduceOp::kMax");
+  add([&](size_t) { return 1 / total; },
+      "the means of the ranks are added up and divided by the number of all targets: multiply "
+      "each by its own number first");
+  if (targets[self] == 0)
+    add([](size_t) { return 0.0; },
+        "0 on a rank without targets: the mean over the targets of all ranks belongs there, too");
   add([&](size_t r) { return own(r); },
-      "still those of this rank alone: nothing of the other ranks arrived here. Was the result "
+      "still what this rank alone had: nothing of the other ranks arrived here. Was the result "
       "written back, on every rank? (reduce gives it to one rank only, all_reduce to all)");
   add([&](size_t r) { return own(r) * targets[r] / total; },
       "this rank's share alone: nothing of the other ranks was added here. Was the result written "

@@ -39,7 +39,8 @@ const std::vector<WrongRule>& wrong_rules() {
       {[](int64_t s, int64_t k) { return s == 1 || s % k == 0; },
        "due after step 1 as well: the first average comes after step k"},
       {[](int64_t s, int64_t k) { return (s + 1) % k == 0; },
-       "one step too early: a round has k - 1 local steps; steps are counted from 1"},
+       "one step too early: the average follows the k-th step of a round; steps are counted from "
+       "1"},
       {[](int64_t s, int64_t k) { return s % (k + 1) == 0; },
        "k is off by one: a round has k + 1 local steps"},
       {[](int64_t s, int64_t k) { return k == 1 || s % (k - 1) == 0; },

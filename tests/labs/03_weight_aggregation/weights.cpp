@@ -82,9 +82,10 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
     add([&](size_t r) { return share[r] > 0 ? share[r] : 1.0; },
         "a rank whose share is 0 adds its whole weights: multiply them by its share, even by 0");
   for (size_t q = 0; q < w.ranks(); ++q) {
-    add([=](size_t r) { return r == q ? 1.0 : 0.0; },
-        fmt::format("all ranks have rank {}'s weights: a broadcast copies, it does not average",
-                    q));
+    if (q != self || got.front() == got.back())
+      add([=](size_t r) { return r == q ? 1.0 : 0.0; },
+          fmt::format("all ranks have rank {}'s weights: a broadcast copies, it does not average",
+                      q));
     add([&, q](size_t r) { return r == q ? 0.0 : share[r]; },
         fmt::format("what rank {} contributes is missing", q));
     if (share[q] < 1)

@@ -101,15 +101,6 @@ void note_refusal(Parcel& result, const std::function<void()>& body) {
 
 namespace {
 
-/// A stage that may not rely on tokens gets none, or wrong ones. It may count what it has, where
-/// the result does not matter: then it counts no targets.
-std::vector<TokenBatch> countable(std::span<const TokenBatch> microbatches) {
-  std::vector<TokenBatch> all(microbatches.begin(), microbatches.end());
-  for (TokenBatch& batch : all)
-    batch.tokens.resize(static_cast<size_t>(batch.batch * batch.length), lab::kPadding);
-  return all;
-}
-
 lab::Schedule schedule_of(const Parcel& input) {
   const auto plan = input.text("schedule") == "gpipe" ? lab05::gpipe : lab05::one_f_one_b;
   return lab05::with_messages(plan(int_of(input, "pp"), int_of(input, "wave")));
@@ -149,11 +140,9 @@ Parcel record(const Parcel& input, ProcessGroup& world, const TakeStep& take_ste
   double gradient_bytes = 0;
   const auto take = [&](StepArguments a) {
     gradient_bytes = static_cast<double>(a.stage.gradients().bytes());
-    const std::vector<TokenBatch> microbatches = countable(a.microbatches);
-    a.microbatches = microbatches;
     std::vector<double> order;
     const LossFunction loss = [&](const Tensor& logits, const TokenBatch& batch, int64_t total) {
-      order.push_back(number_of(batch, microbatches, order));
+      order.push_back(number_of(batch, a.microbatches, order));
       return a.loss(logits, batch, total);
     };
     double part = 0;
@@ -183,7 +172,7 @@ std::vector<TokenBatch> microbatches_of(const Parcel& input) {
   std::vector<TokenBatch> all;
   for (int k = 0; k < int_of(input, "microbatches.0"); ++k)
     all.push_back(input.batch(fmt::format("microbatch.0.{}", k)));
-  return countable(all);
+  return all;
 }
 
 Parcel run_gradients(const Parcel& input, ProcessGroup& world) {

@@ -99,7 +99,7 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
         "divided by the number of pipelines, although loss has divided by all targets already: "
         "averaged twice");
     add([=](const Part&) { return dp / total; },
-        "as many times too large as there are pipelines: are the gradients added up twice?");
+        "as many times too large as there are pipelines: is something added up twice?");
   }
   if (waves > 1) {
     add([=](const Part& b) { return wave(b) == waves - 1 ? 1 / total : 0.0; },

@@ -111,6 +111,28 @@ class Judge {
                  : "model.layers.0.input_layernorm.weight";
   }
 
+  /// Where to look if the gradient of a parameter is wrong and those before it are right.
+  static std::string made_from(const std::string& parameter) {
+    if (parameter.ends_with("down_proj.weight"))
+      return "the gradient of the output, and SwiGLU's output, computed again from kept.gate_up";
+    if (parameter.ends_with("o_proj.weight"))
+      return "the gradient of the output, and kept.attention";
+    if (parameter.ends_with("gate_proj.weight") || parameter.ends_with("up_proj.weight"))
+      return "what lab::swiglu_backward makes of kept.gate_up and of the gradient that "
+             "weights.down passes on, and the norm's output, computed again from kept.middle, "
+             "weights.mlp_norm and kept.mlp_inverse_rms";
+    if (parameter.ends_with("layernorm.weight"))
+      return "the sum of all ranks' gradients of the norm's output, and what "
+             "lab::rmsnorm_backward is given: the norm's input and inverse_rms";
+    const std::string attention =
+        "what lab::attention_backward makes of kept.qkv, kept.attention, kept.logsumexp and of the "
+        "gradient that weights.attention_out passes on";
+    const std::string normed =
+        ", and the norm's output, computed again from the input, weights.attention_norm and "
+        "kept.attention_inverse_rms";
+    return attention + (parameter.ends_with("v_proj.weight") ? "" : ", rotated back") + normed;
+  }
+
   void weight(size_t r, const std::string& parameter) const {
     const Numbers sum = numbers_of(lab::slice_of(parameter, whole_.weights.at(parameter), own(r)));
     const std::string what = fmt::format("{}_backward: the gradient of {}", name(),
@@ -120,7 +142,8 @@ class Judge {
         plus(sum, Numbers(sum.size(), case_.leftover)),
         [&] { return mistakes(r).weight(fmt::format("{} on rank {}: ", what, r), parameter); },
         {.terms = 100.0 * static_cast<double>(case_.rows()),
-         .unexplained = wrong_backward_messages(r, 0)});
+         .unexplained = first_of(wrong_backward_messages(r, 0),
+                                 what + ": wrong. It is made from " + made_from(parameter))});
   }
 
   /// What attention has filled, which the MLP must leave alone.
