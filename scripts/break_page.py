@@ -221,7 +221,7 @@ def page(experiment, folder, options, runs, rows, change, test):
     if change:
         shown = f"<pre>{difference(change.splitlines())}</pre>"
     elif change is None:
-        shown = "<p>Not in this copy of the workbook: the lines around it are the solution's.</p>"
+        shown = "<p>This copy of the workbook does not show it, since the lines around it are the solution's.</p>"
     else:
         shown = "<p>Appears here once you have all points of the lab: the lines around it are the solution's.</p>"
     parts.append(section("The change", shown))

@@ -13,6 +13,7 @@
 #include "common/data/sorted_shard.h"
 #include "common/error.h"
 #include "common/model/llama_stage.h"
+#include "common/run/checkpoint/run_folder.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/run_program.h"
 #include "common/run/training/settle_plan.h"
@@ -116,7 +117,7 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
   if (run.exit_code() == 0 && first_rank) {
     fmt::print("averages    {:.3g} MB per step put into all_reduce by each rank\n",
                static_cast<double>(sent) / 1e6 / static_cast<double>(plan.steps + 1 - first_step));
-    if (own.drift) fmt::print("drift       {}/drift.tsv\n", run.folder().string());
+    if (own.drift) fmt::print("drift       {}\n", display_path(run.folder() / "drift.tsv"));
   }
   run.tell_story();
   return run.exit_code();

@@ -20,6 +20,10 @@ const Task& LabPoints::task(const std::string& id) const {
   fail("lab {} has no task {}", number, id);
 }
 
+std::string LabPoints::short_number() const {
+  return number.substr(number.starts_with('0') ? 1 : 0);
+}
+
 std::string LabPoints::place(const Task& task) const {
   return fmt::format("see \"{}\" in labs/{}/README.md", task.handout, folder);
 }

@@ -21,6 +21,8 @@ struct LabPoints {
   std::string title;
   std::vector<Task> tasks;
 
+  /// As commands take it: "1".
+  std::string short_number() const;
   int total() const;
   /// Throws Error for an unknown id.
   const Task& task(const std::string& id) const;

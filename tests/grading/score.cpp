@@ -129,12 +129,12 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
   if (next != nullptr)
     score.report += fmt::format("next: {}\n", points.place(*next));
   else if (fs::exists(experiments))
-    score.report += fmt::format("next: the experiments: ./workbook break {}\n",
-                                points.number.substr(points.number.starts_with('0') ? 1 : 0));
+    score.report +=
+        fmt::format("next: the experiments: ./workbook break {}\n", points.short_number());
   score.report +=
       score.graded ? fmt::format("\nlab {}: {}/{}\n", points.number, score.points, points.total())
                    : fmt::format("\nlab {}: not graded, run again: ./workbook test {}\n",
-                                 points.number, points.number);
+                                 points.number, points.short_number());
   return score;
 }
 

@@ -261,7 +261,7 @@ int compare_steps() {
       "to the optimizer, the weights and the loss of step S are within S times {:g} % of the "
       "reference's\n(only the numbers of train_step, with the reference's loss and optimizer: "
       "./workbook test {} judges everything)\n",
-      compared_calls(), 100 * kSameFraction, points.number);
+      compared_calls(), 100 * kSameFraction, points.short_number());
   return kPassed;
 }
 
