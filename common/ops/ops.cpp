@@ -7,7 +7,6 @@
 #include <initializer_list>
 
 #include "common/error.h"
-#include "common/format.h"
 #include "common/ops/kernels.h"
 #include "common/tensor/accelerator.h"
 
@@ -63,8 +62,8 @@ void embedding_forward(std::span<const int32_t> tokens, const Tensor& table, con
   if (table.device() == Device::kCpu) {
     for (int32_t token : tokens)
       require(token >= -1 && token < table.row_count(),
-              "embedding_forward: token {}, but the table has {}, counted from 0", token,
-              counted(table.row_count(), "row"));
+              "embedding_forward: token {}, but the table has {} rows, counted from 0", token,
+              table.row_count());
   }
   kernels_for("embedding_forward", {&table, &y}).embedding_forward(tokens, table, y);
 }
