@@ -121,7 +121,8 @@ TEST(Task1, ByHand) {
   expect_buckets({{"five parameters", {3, 5, 4, 9, 2}, 9, 9},
                   {"a small first bucket", {4, 4, 4, 4, 4, 4}, 12, 4},
                   {"one larger than the capacity", {2, 30, 2, 2}, 8, 8},
-                  {"exactly full", {4, 4, 8, 4, 4}, 8, 8}});
+                  {"exactly full", {4, 4, 8, 4, 4}, 8, 8},
+                  {"the same with a smaller first bucket", {4, 4, 8, 4, 4}, 8, 4}});
 }
 
 TEST(Task1, Extremes) {

@@ -167,6 +167,34 @@ TEST(Task5a, SeedsDoNotRepeatEachOther) {
   }
 }
 
+/// Numbers that differ in one bit or one digit: what forgets a part of seed or round takes some of
+/// them for the same.
+TEST(Task5a, EveryBitOfSeedAndRoundCounts) {
+  std::set<int64_t> numbers = {0, 1, 2, 3, 100, 1'000'003};
+  for (int bit = 2; bit < 32; ++bit) {
+    numbers.insert(int64_t{1} << bit);
+    numbers.insert((int64_t{1} << bit) + 1);
+  }
+  for (int64_t ten = 10; ten < int64_t{1} << 32; ten *= 10) numbers.insert(ten);
+  std::vector<Arguments> cases;
+  for (const int64_t number : numbers)
+    for (const int64_t other : {0, 1, 2, 3}) {
+      cases.push_back({60, 30, number, other});
+      if (number > 3) cases.push_back({60, 30, other, number});
+    }
+  const Sets sets = judged("seeds and rounds far apart", cases);
+  std::map<std::vector<int64_t>, Arguments> seen;
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const auto [first, is_new] = seen.emplace(sets[k], cases[k]);
+    const auto [clients, count, seed, round] = first->second;
+    if (!is_new)
+      stop(fmt::format(
+          "round {} of seed {} has the clients of round {} of seed {}: every bit of both must "
+          "count, each for itself; std::seed_seq takes them one after the other",
+          cases[k][3], cases[k][2], round, seed));
+  }
+}
+
 /// Finds a lag below 2^28 for which round r of one seed is round r + lag of the other, by baby
 /// steps and giant steps: among 2^14 successive rounds r, one has an r + lag that is a multiple of
 /// 2^14.
