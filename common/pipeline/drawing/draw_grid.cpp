@@ -92,9 +92,9 @@ std::string scale_text(const GridLayout& layout, const std::string& unit, size_t
   return text;
 }
 
-// Of what the rows show: short spans may not.
+// Of what the rows show, whose text is `cells`: short spans may not be there.
 std::vector<std::string> legend(const Timeline& timeline, const std::vector<Columns>& rows,
-                                bool color) {
+                                const std::vector<std::string>& cells, bool color) {
   std::vector<std::string> entries;
   for (const SpanKind kind : kinds_that_occur(timeline)) {
     const auto shows = [kind](const Span* span) { return span != nullptr && span->kind == kind; };
@@ -105,10 +105,12 @@ std::vector<std::string> legend(const Timeline& timeline, const std::vector<Colu
         fmt::format("{} {}", color ? painted("  ", kind, 0) : letter, span_meaning(kind)));
   }
   if (color) return entries;
-  std::string text;
-  for (const Columns& row : rows) text += row_text(row, color);
-  if (text.find('-') != std::string::npos) entries.emplace_back("- goes on");
-  if (text.find('.') != std::string::npos) entries.emplace_back(". idle");
+  const auto occurs = [&](char c) {
+    return std::ranges::any_of(
+        cells, [c](const std::string& row) { return row.find(c) != std::string::npos; });
+  };
+  if (occurs('-')) entries.emplace_back("- goes on");
+  if (occurs('.')) entries.emplace_back(". idle");
   return entries;
 }
 
@@ -164,11 +166,11 @@ std::vector<std::string> summary(const Timeline& timeline, bool ranks) {
   return entries;
 }
 
-std::string row(const Timeline& timeline, int rank, const Columns& columns,
-                const GridLayout& layout, bool color) {
+std::string row(const Timeline& timeline, int rank, const std::string& cells,
+                const GridLayout& layout) {
   const size_t name_size = layout.name_width - 2;
-  std::string text = fmt::format("{:<{}} |{}", rank_name(timeline, rank).substr(0, name_size),
-                                 name_size, row_text(columns, color));
+  std::string text =
+      fmt::format("{:<{}} |{}", rank_name(timeline, rank).substr(0, name_size), name_size, cells);
   if (layout.figures) text += fmt::format("{:4.0f} %", 100 * idle_share(timeline, rank));
   if (layout.figures && has_microbatches(timeline))
     text += fmt::format("{:5}", peak_in_flight(timeline, rank));
@@ -198,11 +200,15 @@ std::string draw_grid(const Timeline& timeline, const GridStyle& style) {
     text += std::string(layout.name_width + layout.columns, ' ') +
             (microbatches ? "  idle peak\n" : "  idle\n");
   std::vector<Columns> rows;
-  for (const RankTimeline& rank : timeline.ranks) rows.push_back(columns_of(rank, layout));
+  std::vector<std::string> cells;
+  for (const RankTimeline& rank : timeline.ranks) {
+    rows.push_back(columns_of(rank, layout));
+    cells.push_back(row_text(rows.back(), style.color));
+  }
   for (int rank = 0; rank < timeline.rank_count(); ++rank)
-    text += row(timeline, rank, rows[static_cast<size_t>(rank)], layout, style.color);
+    text += row(timeline, rank, cells[static_cast<size_t>(rank)], layout);
   text += scale_text(layout, timeline.unit, width) + "\n";
-  text += wrapped(legend(timeline, rows, style.color), width, "   ");
+  text += wrapped(legend(timeline, rows, cells, style.color), width, "   ");
   text += wrapped(summary(timeline, !layout.figures && !networks), width, "; ");
   if (microbatches && !networks) text += "peak: most microbatches in flight\n";
   return text;

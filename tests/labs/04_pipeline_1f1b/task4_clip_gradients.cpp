@@ -251,8 +251,7 @@ std::vector<Mistake> gradient_mistakes(const ClipCall& call, size_t s) {
   for (const Numbers& stage : call.stages) sum_of_norms += norm(stage);
   add(1,
       "not scaled, although the norm of all stages exceeds max_norm; is a copy scaled, or "
-      "something "
-      "else?");
+      "something else?");
   add(call.max_norm / call.norm,
       "scaled to max_norm although they are shorter: clipping never makes gradients longer");
   add(factor_for(norm(gradients)),

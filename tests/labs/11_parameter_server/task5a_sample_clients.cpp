@@ -141,6 +141,23 @@ TEST(Task5a, EveryClientOfMany) {
       least - times.begin(), *least, most - times.begin(), *most, expected));
 }
 
+/// `sets` are those of `cases`, too large to be equal by chance.
+void expect_no_repetition(const std::vector<Arguments>& cases, const Sets& sets,
+                          const std::string& why) {
+  std::map<std::vector<int64_t>, Arguments> seen;
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const auto [first, is_new] = seen.emplace(sets[k], cases[k]);
+    const auto [clients, count, seed, round] = first->second;
+    if (!is_new)
+      stop(fmt::format("round {} of seed {} has the clients of round {} of seed {}: {}",
+                       cases[k][3], cases[k][2], round, seed, why));
+  }
+}
+
+constexpr char kMixed[] =
+    "seed and round must not be added up, nor mixed in another way that gives two seeds the same "
+    "numbers";
+
 TEST(Task5a, SeedsDoNotRepeatEachOther) {
   std::vector<Arguments> cases;
   for (int64_t seed = 0; seed < 40; ++seed) {
@@ -154,17 +171,7 @@ TEST(Task5a, SeedsDoNotRepeatEachOther) {
                                         0x41C64E6D, 0x7FFFFFFF, 0xFFFFFFFB})
       cases.push_back({60, 30, seed, round});
   }
-  std::map<std::vector<int64_t>, Arguments> seen;
-  const Sets sets = judged("40 seeds", cases);
-  for (size_t k = 0; k < cases.size(); ++k) {
-    const auto [first, is_new] = seen.emplace(sets[k], cases[k]);
-    const auto [clients, count, seed, round] = first->second;
-    if (!is_new && seed != cases[k][2])
-      stop(fmt::format(
-          "round {} of seed {} has the clients of round {} of seed {}: seed and round must not be "
-          "added up, nor mixed in another way that gives two seeds the same numbers",
-          cases[k][3], cases[k][2], round, seed));
-  }
+  expect_no_repetition(cases, judged("40 seeds", cases), kMixed);
 }
 
 /// Numbers that differ in one bit or one digit: what forgets a part of seed or round takes some of
@@ -182,17 +189,9 @@ TEST(Task5a, EveryBitOfSeedAndRoundCounts) {
       cases.push_back({60, 30, number, other});
       if (number > 3) cases.push_back({60, 30, other, number});
     }
-  const Sets sets = judged("seeds and rounds far apart", cases);
-  std::map<std::vector<int64_t>, Arguments> seen;
-  for (size_t k = 0; k < cases.size(); ++k) {
-    const auto [first, is_new] = seen.emplace(sets[k], cases[k]);
-    const auto [clients, count, seed, round] = first->second;
-    if (!is_new)
-      stop(fmt::format(
-          "round {} of seed {} has the clients of round {} of seed {}: every bit of both must "
-          "count, each for itself; std::seed_seq takes them one after the other",
-          cases[k][3], cases[k][2], round, seed));
-  }
+  expect_no_repetition(cases, judged("seeds and rounds far apart", cases),
+                       "every bit of both must count, each for itself; std::seed_seq takes them "
+                       "one after the other");
 }
 
 /// Finds a lag below 2^28 for which round r of one seed is round r + lag of the other, by baby
@@ -211,10 +210,8 @@ TEST(Task5a, NoSeedIsAnotherSomeRoundsLater) {
   for (size_t k = 0; k < static_cast<size_t>(kSteps); ++k) rounds.emplace(sets.at(k), cases[k][3]);
   for (size_t k = static_cast<size_t>(kSteps); k < cases.size(); ++k)
     if (const auto same = rounds.find(sets.at(k)); same != rounds.end())
-      stop(fmt::format(
-          "round {} of seed {} has the clients of round {} of seed {}: seed and round must not be "
-          "added up, nor mixed in another way that gives two seeds the same numbers",
-          cases[k][3], seed, same->second, seed + 1));
+      stop(fmt::format("round {} of seed {} has the clients of round {} of seed {}: {}",
+                       cases[k][3], seed, same->second, seed + 1, kMixed));
 }
 
 }  // namespace
