@@ -44,17 +44,18 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 
 /// Task 3 · Gradient aggregation: from the mean of each rank to the mean of all.
 ///
-/// `gradients`: one tensor or several, contiguous, of the same shapes on every rank. On entry they
-///     hold the mean over this rank's targets; on return, on every rank, the mean over the targets
-///     of all ranks: every target counts the same, wherever it was read.
+/// `gradients`: one tensor or several, contiguous, of the same shapes on every rank; some may have
+///     no elements. On entry they hold the mean over this rank's targets; on return, on every rank,
+///     the mean over the targets of all ranks: every target counts the same, wherever it was read.
 /// `targets`: how many this rank has. May be 0; its gradients are then 0 on entry. If no rank has
 ///     any, all are 0 on return, too.
 ///
 /// All gradients travel in a single all_reduce of one flat tensor. The number of targets travels in
 /// a second all_reduce, of that number alone, or as one more element of the flat tensor. There are
 /// no other messages; a single rank needs none, and if no rank has a target, the gradients need
-/// not travel. (A float counts exactly up to 16,777,216 targets.) A single gradient tensor can be
-/// sent without a copy. Accepted error: 1e-6 of the sum of the magnitudes that are added.
+/// not travel. (A float counts exactly up to 16,777,216 targets; beyond, it is accurate enough.) A
+/// single gradient tensor can be sent without a copy. Accepted error: 1e-6 of the sum of the
+/// magnitudes that are added.
 void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
                        lab::ProcessGroup& world);
 

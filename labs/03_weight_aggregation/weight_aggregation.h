@@ -21,7 +21,7 @@ namespace lab03 {
 /// Task 1a · How much this rank's weights count in the average.
 ///
 /// `examples`: how much this rank learns from, in any unit that all ranks share; fractions are
-///     allowed. Never negative; their sum over the ranks is between 1e-30 and 1e30.
+///     allowed. Either 0 or at least 1e-30; their sum over the ranks is at most 1e30, and not 0.
 /// Returns examples / (sum of the examples of all ranks), accurate to 1e-6 of it, by whatever
 /// messages of a few numbers. All ranks call it together.
 double share_of(double examples, lab::ProcessGroup& world);

@@ -15,7 +15,8 @@
 // Chunk c of n is elements floor(c E / n) up to, not including, floor((c + 1) E / n). The largest
 // has C = ceil(E / n) elements. A chunk or a tensor without elements travels as well, as a message
 // of 0 bytes; you need not combine it. If C is above kSegment, the functions of task 2 may cut what
-// they send into any number of messages, and have no time limit.
+// they send into any number of messages, ring_all_reduce may take one part of the tensor after the
+// other, and they have no time limit.
 //
 // Scratch is the memory that a function may have at once beside `tensor`; some kB more for Work
 // objects, vectors and the like do not count. Times are the longest that a function may take on a
@@ -100,7 +101,8 @@ struct Choice {
 };
 
 /// Task 5 · The predicted time of each all-reduce of `elements` on `ranks` ranks: the times above,
-/// for any size, even if chunks may be cut. That of ring_all_reduce is the sum of its two halves'.
+/// for any size, even if chunks may be cut, in double. That of ring_all_reduce is the sum of its
+/// two halves'.
 ///
 /// costs.ranks_per_host divides `ranks`, or is 0: one host. The first three know nothing of hosts:
 /// as soon as there are two, each of their messages counts as one between hosts. On one host, the

@@ -29,7 +29,7 @@ using Bucket = std::vector<size_t>;
 
 /// Task 1 · Which gradients travel together.
 ///
-/// `sizes`: of each parameter's gradient, in bytes.
+/// `sizes`: of each parameter's gradient, in bytes; may be 0.
 /// Goes through the parameters from the last to the first, because that is the order in which their
 /// gradients become ready. A parameter joins the current bucket, as its last one, if that is empty,
 /// or if the bucket with this gradient does not exceed its capacity. If not, the parameter begins
@@ -66,8 +66,8 @@ struct Reducer {
 /// without waiting for any message.
 void begin(Reducer& reducer, int64_t targets);
 
-/// Task 2 · The gradient of a parameter is complete. It is the mean over this rank's targets, or 0
-/// if there are none.
+/// Task 2 · The gradient of a parameter is complete. It is the mean over this rank's targets. If
+/// there are none, it is finite, and counts 0 times.
 ///
 /// Posts every bucket whose turn has come: all its gradients are ready, and all earlier buckets are
 /// posted. Then all ranks post the buckets in the same order, although their gradients may become
@@ -131,7 +131,7 @@ struct Network {
 /// backward pass, the same on all ranks. The backward pass ends when the last one is.
 /// Buckets travel one after the other; each starts when it has been posted (task 2) and the one
 /// before it has arrived. The number of targets is left out. The buckets hold every parameter.
-/// Without any bucket, nothing is exposed.
+/// Without any bucket, nothing is exposed. Computed in double.
 double exposed_seconds(std::span<const int64_t> sizes, std::span<const double> ready_at,
                        std::span<const Bucket> buckets, const Network& network);
 

@@ -41,7 +41,7 @@ struct Server {
   // State:
   int64_t version = 0;              // updates made so far
   lab::Tensor sum = {};             // of the next update: the gradients that have come for it, each
-                                    // times its samples; zeros at first
+                                    // times its samples; zeros at first. May become another tensor
   int64_t samples = 0;              // of these gradients
   int gradients = 0;                // how many of them have come; below n
   int64_t next_item = 0;            // all items below have been handed out at least once
@@ -132,7 +132,7 @@ struct Outer {
 ///
 /// `weights` is w, flat, and changes in place; so does outer.velocity. alpha = 1 and mu = 0 leave
 /// lab 03's average. Without results, or without samples, nothing changes. The results stay as
-/// they are; all their weights are finite, and in memory of their own.
+/// they are; all their weights are finite, also times M, and in memory of their own.
 void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer);
 
 /// Task 6 · How long one synchronous step's messages take, in seconds, with the weights (`bytes`)

@@ -81,7 +81,8 @@ struct Sequence {
   size_t returned = 0;                       // calls that all ranks have returned from
   std::string failure;                       // why there are no more
   bool unwritten = false;                    // because of a TODO
-  std::vector<Parcel> unfinished = {};       // of each rank, if simulated ranks wait forever
+  bool crashed = false;
+  std::vector<Parcel> unfinished = {};  // of each rank, if simulated ranks wait forever
 };
 
 /// A deadlock in which some ranks have returned from the call already, while others still wait for
@@ -143,6 +144,7 @@ Sequence run_sequence(
   }
   if (const RankResult* failure = first_failure(ranks)) {
     sequence.unwritten = failure->outcome == Outcome::kNotImplemented;
+    sequence.crashed = failure->outcome == Outcome::kCrash;
     sequence.failure = with_returned_ranks(failure->message) + printed(*failure);
     if (failure->outcome == Outcome::kDeadline && !failed_in_prelude(calls, sequence))
       deadline_messages()[current_suite()] = failure->message;
@@ -162,10 +164,12 @@ std::string which_call(const std::vector<Call>& calls, size_t k) {
 }
 
 /// Why call k of a sequence is wrong; empty if it is right.
-std::string wrong_call(const Sequence& sequence, size_t k, size_t number, const JudgeCall& judge,
-                       const JobOptions& options) {
+std::string wrong_call(const Call& call, const Sequence& sequence, size_t k, size_t number,
+                       const JudgeCall& judge, const JobOptions& options) {
   if (k < sequence.results.size()) return why_stopped([&] { judge(number, sequence.results[k]); });
   if (k < sequence.returned) return "";  // the next one has failed
+  if (sequence.crashed && !call.if_it_crashes.empty())
+    return call.if_it_crashes + "\n" + sequence.failure;
   return options.explain && k == sequence.returned && !sequence.unfinished.empty()
              ? options.explain(number, sequence.unfinished, sequence.failure)
              : sequence.failure;
@@ -178,7 +182,7 @@ std::string wrong_alone(const Call& call, size_t number, const JudgeCall& judge,
   const int orders = options.simulation.max_delay > 0 ? 4 : 1;
   std::string message;
   for (int i = 0; i < orders && message.empty(); ++i, ++options.simulation.seed)
-    message = wrong_call(run_sequence({call}, options), 0, number, judge, options);
+    message = wrong_call(call, run_sequence({call}, options), 0, number, judge, options);
   return message;
 }
 
@@ -263,7 +267,7 @@ void judge_calls(const std::vector<Call>& calls, const JobOptions& options,
   for (size_t k = 0; k < calls.size(); ++k) {
     if (calls[k].prelude) continue;
     take_explanations();
-    std::string message = wrong_call(sequence, k, k, judge, options);
+    std::string message = wrong_call(calls[k], sequence, k, k, judge, options);
     if (message.empty()) continue;
     std::vector<std::string> alike = explanations_behind(message);
     if (k > 0) {

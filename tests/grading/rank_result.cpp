@@ -129,7 +129,8 @@ void tell_deadline(double deadline_s, RankResult& result) {
   result.message = fmt::format(
       "rank {} was not done after {:g} s and was ended; it had used {:.1f} s of processor time: {}",
       result.rank, deadline_s, result.cpu_s,
-      computed_all_the_time(result, deadline_s) ? "a loop that never ends?"
+      computed_all_the_time(result, deadline_s) ? "a loop that never ends, or "
+                                                  "far more work than is needed?"
                                                 : "does it wait for something that never comes?");
 }
 

@@ -58,6 +58,8 @@ struct Call {
   std::string name = {};       // "no rank has a target": told when this call fails
   /// Of a function of another task: not judged, and where it fails, nothing after it is.
   bool prelude = false;
+  /// The mistake that most often ends a process in this call: told before the signal.
+  std::string if_it_crashes = {};
 };
 
 struct JobOptions {

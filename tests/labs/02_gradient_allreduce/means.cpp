@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 
 namespace lab02 {
 
@@ -102,6 +104,13 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
     add([&](size_t r) { return targets[r] / targets[0]; },
         "divided by the targets of rank 0 alone: an all_reduce adds up those of all ranks, a "
         "broadcast copies one number");
+  Numbers narrow;  // targets in 32 bits
+  for (const double count : targets)
+    narrow.push_back(static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(count))));
+  const double narrow_total = std::accumulate(narrow.begin(), narrow.end(), 0.0);
+  if (narrow != targets && narrow_total != 0)
+    add([&](size_t r) { return narrow[r] / narrow_total; },
+        "targets are int64_t, and must not be narrowed to 32 bits");
   double at_least_one = 0;
   for (const double count : targets) at_least_one += std::max(count, 1.0);
   add([&](size_t r) { return targets[r] / at_least_one; },

@@ -206,6 +206,9 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
     for (size_t r = 0; r < ranks; ++r) of_ranks.push_back(targets[k][r < 4 ? r : 1 + r % 3]);
     cases.push_back(random_case(shapes[k], of_ranks, seed + 100 * k));
   }
+  // More targets than 32 bits can count.
+  cases.push_back(cases[1]);
+  for (double& own_targets : cases.back().targets) own_targets *= 5e7;
   return cases;
 }
 

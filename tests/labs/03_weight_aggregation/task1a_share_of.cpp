@@ -101,11 +101,11 @@ std::vector<Numbers> examples_for(size_t ranks, uint64_t seed) {
     Numbers& examples = all.emplace_back();
     for (size_t r = 0; r < ranks; ++r) examples.push_back(list[r % list.size()]);
   }
-  // The smallest and the largest sum.
-  for (const double total : {1e-30, 1e30}) {
+  // The smallest numbers, and the largest sum.
+  const double parts = 0.5 * static_cast<double>(ranks * (ranks + 1));
+  for (const double unit : {1e-30, 1e30 / parts}) {
     Numbers& examples = all.emplace_back();
-    const double parts = 0.5 * static_cast<double>(ranks * (ranks + 1));
-    for (size_t r = 1; r <= ranks; ++r) examples.push_back(total * static_cast<double>(r) / parts);
+    for (size_t r = 1; r <= ranks; ++r) examples.push_back(unit * static_cast<double>(r));
   }
   std::mt19937_64 generator(seed);
   for (const double unit : {1.0, 0.01, 1e6}) {

@@ -140,9 +140,12 @@ std::vector<TrainingCase> cases_of(const Grid& g, uint64_t seed) {
 
 Call call_of(const TrainingCase& c) {
   Call call{.scenario = "total_targets", .inputs = {}, .name = c.name};
+  const Grid g = grid_of(c);
   for (int rank = 0; rank < c.ranks(); ++rank) {
     call.inputs.push_back(c.input(rank));
-    grid_of(c).set(call.inputs.back());
+    g.set(call.inputs.back());
+    // First stages, too, unless there are two: those have tokens that nobody must count twice.
+    if (g.pp > 2 && rank % g.pp == 0) call.inputs.back().set("no_tokens", 1.0);
   }
   return call;
 }

@@ -249,6 +249,9 @@ TEST(Task5, JustBelowAndAboveTheCrossover) {
   std::vector<Question> questions;
   for (const int64_t elements : {3210, 3216})  // doubling, ring
     questions.push_back({6, elements, {.inside = kFast, .between = kSlow}});
+  // With 3,000 elements they take equally long if 6 alpha = 28,000 beta: here, nearly.
+  for (const double factor : {1 - 1e-6, 1 + 1e-6})  // ring, doubling
+    questions.push_back({6, 3000, {.inside = {.alpha = factor * 28e-6 / 6, .beta = 1e-9}}});
   expect_answers(questions);
 }
 

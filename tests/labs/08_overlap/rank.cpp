@@ -128,7 +128,8 @@ void require_begun(const Reducer& reducer, int64_t targets) {
                reducer.flat.size(), reducer.works.size());
 }
 
-/// After `ready`: how many gradients of each bucket are still missing.
+/// After `ready`: how many gradients of each bucket are still missing, and what belongs to those
+/// that travel.
 void require_counted(const Reducer& reducer) {
   std::vector<size_t> missing;
   for (const Bucket& bucket : reducer.buckets)
@@ -138,6 +139,10 @@ void require_counted(const Reducer& reducer) {
                "ready leaves [{}] in missing; it must be the number of gradients of each bucket "
                "that are not ready yet, [{}]",
                fmt::join(reducer.missing, ", "), fmt::join(missing, ", "));
+  lab::require(reducer.flat.size() == reducer.works.size(),
+               "ready leaves {} tensors in flat and {} in works: finish needs both of every bucket "
+               "that has been posted",
+               reducer.flat.size(), reducer.works.size());
 }
 
 /// Tasks 2 and 3: steps with made-up gradients, whose computing takes made-up time.

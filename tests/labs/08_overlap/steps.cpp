@@ -133,6 +133,10 @@ class Draw {
   std::mt19937_64 random_;
 };
 
+constexpr const char* kLooksLate =
+    "finish crashes if a gradient was never ready, perhaps in works or flat of a bucket that was "
+    "never posted: it must look first whether all gradients are ready";
+
 }  // namespace
 
 std::vector<StepsCase> draw_steps(uint64_t seed) {
@@ -205,8 +209,13 @@ void expect_steps(const std::vector<StepsCase>& cases, Wires wires, const std::s
   const bool timed = wires == Wires::kCosts;
   for (const std::vector<StepsCase>& job : jobs) {
     std::vector<Call> calls;
-    for (const StepsCase& c : job)
-      calls.push_back({.scenario = "steps", .inputs = inputs_of(c, timed), .name = c.name});
+    for (const StepsCase& c : job) {
+      const bool ends_incomplete = !c.is_complete(c.steps.size() - 1, 0);
+      calls.push_back({.scenario = "steps",
+                       .inputs = inputs_of(c, timed),
+                       .name = c.name,
+                       .if_it_crashes = given == "2" && ends_incomplete ? kLooksLate : ""});
+    }
     JobOptions options = options_of(job[0], wires, given);
     options.explain = [&](size_t k, const std::vector<Parcel>& ranks,
                           const std::string& diagnosis) {

@@ -94,6 +94,20 @@ std::string broken_property(const Case& c, const Buckets& got) {
   return "";
 }
 
+/// Says so if the buckets are right for other capacities.
+std::string mixed_up_capacities(const Case& c, const Buckets& got) {
+  const auto as_if = [&](int64_t cap, int64_t first_cap) {
+    return got == expected({.name = "", .sizes = c.sizes, .cap = cap, .first_cap = first_cap});
+  };
+  if (as_if(c.cap, c.cap))
+    return "the first bucket has the capacity of the others: its own is first_cap_bytes";
+  if (as_if(c.first_cap, c.first_cap))
+    return "all buckets have the first one's capacity: that of the others is cap_bytes";
+  if (as_if(c.first_cap, c.cap))
+    return "capacities mixed up: first_cap_bytes is the first bucket's, cap_bytes the others'";
+  return "";
+}
+
 void expect_buckets(const std::vector<Case>& cases) {
   std::vector<Call> calls;
   for (const Case& c : cases) {
@@ -110,7 +124,8 @@ void expect_buckets(const std::vector<Case>& cases) {
         const Buckets got = read(ranks[0].numbers("buckets"));
         const Buckets right = expected(c);
         if (got == right) return;
-        const std::string why = broken_property(c, got);
+        std::string why = mixed_up_capacities(c, got);
+        if (why.empty()) why = broken_property(c, got);
         stop(fmt::format("{}\nsizes {}, capacity {}, of the first bucket {}: got {}, expected {}",
                          why.empty() ? "other buckets than the contract's" : why, c.sizes, c.cap,
                          c.first_cap, got, right));

@@ -111,6 +111,28 @@ Parcel input_of(const Case& c) {
   return input;
 }
 
+std::string arguments_of(const Case& c, const Buckets& buckets) {
+  return fmt::format(
+      "sizes [{:.9g}] bytes, ready at [{:.6g}] s, buckets {}, alpha {:.9g} s, beta {:.3g} s per "
+      "byte, "
+      "{} ranks",
+      fmt::join(c.sizes, ", "), fmt::join(c.ready_at, ", "), buckets, c.alpha, c.beta, c.ranks);
+}
+
+/// What the handout's section 2.6 says of layers of equal size that take equally long.
+double bound_of(const Case& c, const Buckets& buckets) {
+  double all = 0;
+  double longest = 0;
+  for (const auto& bucket : buckets) {
+    double bytes = 0;
+    for (size_t p : bucket) bytes += c.sizes[p];
+    all += c.seconds(bytes);
+    longest = std::max(longest, c.seconds(bytes));
+  }
+  const double first = buckets.empty() ? 0 : ready_time(c, buckets[0], Way::Ready::kAll);
+  return std::max(0.0, all - std::ranges::max(c.ready_at)) + std::max(longest, first);
+}
+
 Case draw(std::mt19937_64& random, int number) {
   const auto below = [&](uint64_t limit) { return static_cast<double>(random() % limit); };
   Case c{.name = fmt::format("drawn, number {}", number), .sizes = {}, .ready_at = {}};
@@ -150,7 +172,19 @@ std::vector<Case> some_cases(uint64_t seed) {
        20,
        1e-9,
        3},
-      {"half as many messages take 0.02 % longer", {4000, 4000}, {2e-3, 1e-3}, 4.999e-4, 1e-9, 2}};
+      {"half as many messages take 0.02 % longer", {4000, 4000}, {2e-3, 1e-3}, 4.999e-4, 1e-9, 2},
+      {"half as many messages take 0.02 % longer; the largest capacity comes first",
+       {4000, 4000},
+       {2e-3, 1e-3},
+       4.999e-4,
+       1e-9,
+       2},
+      {"half as many messages take longer by less than floats can tell",
+       {4000, 4000},
+       {2e-3, 1e-3},
+       4.99999995e-4,
+       1e-9,
+       2}};
   std::mt19937_64 random(500 + seed);
   for (int k = 0; k < 12; ++k) cases.push_back(draw(random, k));
   return cases;
@@ -190,56 +224,71 @@ TEST(Task5, Exposed) {
         {.what = "the exposed time",
          .values = {exposed(c, buckets)},
          .tolerance = {1e-9},
-         .mistakes = [c, buckets, all] {
-           const double end = std::ranges::max(c.ready_at);
-           return std::vector<Mistake>{
-               {{-end}, "minus the time of the backward pass: without buckets nothing is exposed"},
-               {{exposed(c, buckets, {.one_by_one = false})},
-                "as if buckets travelled side by side: each starts when the one before it has "
-                "arrived"},
-               {{exposed(c, buckets, {.starts_late = false})},
-                "as if all buckets were there at the beginning: a bucket starts when its last "
-                "gradient is ready"},
-               {{exposed(c, buckets, {.in_order = false})},
-                "as if a bucket could be posted before an earlier one"},
-               {{exposed(c, buckets, {.in_order = false, .end = Way::End::kLastBucket})},
-                "counted from when the last bucket was ready: it is posted after all earlier ones"},
-               {{exposed(c, buckets, {.end = Way::End::kFirstParameter})},
-                "counted from when parameter 0 was ready: the backward pass ends with whichever "
-                "gradient is the last"},
-               {{exposed(c, buckets, {.end = Way::End::kLastParameter})},
-                "counted from when the last parameter was ready: the backward pass ends with "
-                "whichever gradient is the last"},
-               {{exposed(c, buckets, {.ready = Way::Ready::kLast, .end = Way::End::kLastBucket})},
-                "as if a bucket were complete with the last of its parameters: it is complete with "
-                "the one that is ready last"},
-               {{exposed(c, buckets, {.ready = Way::Ready::kLowest, .end = Way::End::kLastBucket})},
-                "as if a bucket were complete with its lowest parameter: it is complete with the "
-                "one that is ready last"},
-               {{exposed(c, buckets, {.ready = Way::Ready::kFirst})},
-                "as if a bucket were complete with the first of its parameters: it is complete "
-                "with the last of them to be ready"},
-               {{exposed(c, buckets, {.ready = Way::Ready::kLast})},
-                "as if a bucket were complete with the last of its parameters: it is complete with "
-                "the one that is ready last"},
-               {{exposed(c, buckets, {.latency_once = true})},
-                "the latency of the first bucket only: every all-reduce pays it"},
-               {{exposed(c, buckets, {.number_first = true})}, "the number of targets is left out"},
-               {{exposed(c, buckets, {.steps = 1 / std::max(1.0, c.ranks - 1), .part = false})},
-                "one message: an all-reduce is network.seconds(bytes), 2(n-1) steps of 1/n of "
-                "them"},
-               {{1e3 * exposed(c, buckets)}, "in ms, not in seconds"},
-               {{exposed(c, buckets, {.steps = 1})},
-                "half of it: an all-reduce is a reduce-scatter and an all-gather, 2(n-1) steps"},
-               {{exposed(c, buckets, {.part = false})},
-                "each step of a ring moves 1/n of the bucket, not all of it"},
-               {{exposed(c, buckets) + end},
-                "the time until the last bucket arrives: subtract the backward pass"},
-               {{std::max(0.0, all - end)},
-                "all messages less the whole backward pass: the last bucket cannot start before "
-                "the backward pass has ended"},
-               {{all}, "all messages: those that travel during the backward pass are hidden"}};
-         }});
+         .name = [c, buckets](size_t) { return arguments_of(c, buckets); },
+         .mistakes =
+             [c, buckets, all] {
+               const double end = std::ranges::max(c.ready_at);
+               return std::vector<Mistake>{
+                   {{-end},
+                    "minus the time of the backward pass: without buckets nothing is exposed"},
+                   {{exposed(c, buckets, {.one_by_one = false})},
+                    "as if buckets travelled side by side: each starts when the one before it has "
+                    "arrived"},
+                   {{exposed(c, buckets, {.starts_late = false})},
+                    "as if all buckets were there at the beginning: a bucket starts when its last "
+                    "gradient is ready"},
+                   {{exposed(c, buckets, {.in_order = false})},
+                    "as if a bucket could be posted before an earlier one"},
+                   {{exposed(c, buckets, {.in_order = false, .end = Way::End::kLastBucket})},
+                    "counted from when the last bucket was ready: it is posted after all earlier "
+                    "ones"},
+                   {{exposed(c, buckets, {.end = Way::End::kFirstParameter})},
+                    "counted from when parameter 0 was ready: the backward pass ends with "
+                    "whichever "
+                    "gradient is the last"},
+                   {{exposed(c, buckets, {.end = Way::End::kLastParameter})},
+                    "counted from when the last parameter was ready: the backward pass ends with "
+                    "whichever gradient is the last"},
+                   {{exposed(c, buckets,
+                             {.ready = Way::Ready::kLast, .end = Way::End::kLastBucket})},
+                    "as if a bucket were complete with the last of its parameters: it is complete "
+                    "with "
+                    "the one that is ready last"},
+                   {{exposed(c, buckets,
+                             {.ready = Way::Ready::kLowest, .end = Way::End::kLastBucket})},
+                    "as if a bucket were complete with its lowest parameter: it is complete with "
+                    "the "
+                    "one that is ready last"},
+                   {{exposed(c, buckets, {.ready = Way::Ready::kFirst})},
+                    "as if a bucket were complete with the first of its parameters: it is complete "
+                    "with the last of them to be ready"},
+                   {{exposed(c, buckets, {.ready = Way::Ready::kLast})},
+                    "as if a bucket were complete with the last of its parameters: it is complete "
+                    "with "
+                    "the one that is ready last"},
+                   {{exposed(c, buckets, {.latency_once = true})},
+                    "the latency of the first bucket only: every all-reduce pays it"},
+                   {{exposed(c, buckets, {.number_first = true})},
+                    "the number of targets is left out"},
+                   {{exposed(c, buckets, {.steps = 1 / std::max(1.0, c.ranks - 1), .part = false})},
+                    "one message: an all-reduce is network.seconds(bytes), 2(n-1) steps of 1/n of "
+                    "them"},
+                   {{1e3 * exposed(c, buckets)}, "in ms, not in seconds"},
+                   {{exposed(c, buckets, {.steps = 1})},
+                    "half of it: an all-reduce is a reduce-scatter and an all-gather, 2(n-1) "
+                    "steps"},
+                   {{exposed(c, buckets, {.part = false})},
+                    "each step of a ring moves 1/n of the bucket, not all of it"},
+                   {{exposed(c, buckets) + end},
+                    "the time until the last bucket arrives: subtract the backward pass"},
+                   {{std::max(0.0, all - end)},
+                    "all messages less the whole backward pass: the last bucket cannot start "
+                    "before "
+                    "the backward pass has ended"},
+                   {{all}, "all messages: those that travel during the backward pass are hidden"},
+                   {{bound_of(c, buckets)},
+                    "the bound of 2.6: less may be exposed, so go from bucket to bucket"}};
+             }});
   });
 }
 
@@ -295,6 +344,7 @@ TEST(Task5, TheBestCapacity) {
       c.caps = cases.back().caps;  // the same for another model and network
     } else if (c.name.starts_with("half as many")) {
       c.caps = {0, 8000};  // no tie
+      if (c.name.ends_with("first")) std::ranges::reverse(c.caps);
     } else {
       const double all = std::accumulate(c.sizes.begin(), c.sizes.end(), 0.0);
       // If they can be found, those in which a worse one comes before the best.

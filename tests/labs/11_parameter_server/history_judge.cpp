@@ -170,9 +170,13 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
                       *right, own->first, where));
     if (call.item > *right)
       stop(
-          fmt::format("item {} is handed out before item {}, which was returned: with a bound, "
+          fmt::format("item {} is handed out before item {}, which {}: with a bound, "
                       "everybody may have to wait for that one{}",
-                      call.item, *right, where));
+                      call.item, *right,
+                      own != before.leases.end() && own->second.item == *right
+                          ? fmt::format("this pull has returned with ticket {}", own->first)
+                          : "was returned",
+                      where));
     stop(fmt::format("item {} is handed out, and should be item {}{}", call.item, *right, where));
   }
   if (right) {

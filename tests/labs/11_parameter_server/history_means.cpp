@@ -61,6 +61,12 @@ std::vector<Mistake> mean_mistakes(const Oracle& oracle, size_t count) {
          return &term == &all.back() ? 0.0 : per_sample(term, all);
        }),
        "the last gradient is missing: it arrives after the update has been made"},
+      {with([](const Oracle::Term& term, const Terms& all) {
+         double sum = 0;
+         for (const Oracle::Term& each : all) sum += std::max(1.0, each.samples);
+         return std::max(1.0, term.samples) / sum;
+       }),
+       "a gradient over 0 samples counts as if it had one: it must not count at all"},
       {with([](const auto&, const Terms&) { return 0.0; }),
        "zeros: is 1 / samples computed as a quotient of integers, which is 0?"}};
   // What is left over.

@@ -187,6 +187,7 @@ Parcel run_script(const Parcel& input) {
             value = static_cast<float>(entries::scripted(argument, element++));
           if (argument == diverged) value = std::numeric_limits<float>::infinity();
         }
+        if (argument == diverged) push.gradient.loss = std::numeric_limits<double>::infinity();
         server.push(push);
         break;
       }

@@ -142,6 +142,14 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
        "a round without results moves something: nobody has answered, so nothing changes"}};
   std::vector<Mistake> all;
   for (const auto& [way, message] : ways) all.push_back({all_rounds(c, way, weights), message});
+  Case without_alpha = c;
+  without_alpha.alpha = 1;
+  all.push_back({all_rounds(without_alpha, {}, weights),
+                 "alpha is missing: w moves by alpha times "
+                 "(d + mu u)"});
+  if (!weights)
+    all.push_back({Numbers(all[0].values.size(), 0.0),
+                   "the velocity stays 0: outer.velocity itself must change, not a copy"});
   return all;
 }
 
