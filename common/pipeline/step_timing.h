@@ -59,4 +59,13 @@ std::vector<LinkTraffic> link_traffic(const Timeline& timeline);
 /// Throws Error unless the number of ranks is a multiple of the stages, and for a faulty schedule.
 Timeline theory_of(const Timeline& measured, const Schedule& schedule);
 
+/// One step of all ranks: pipeline by pipeline, stage by stage.
+struct StepTimeline {
+  Timeline measured = {};
+  Timeline theory = {};                       // theory_of(measured, ...)
+  double ideal_idle_share = 0.0;              // ideal_bubble(stages, microbatches): 0 to 1
+  std::vector<double> activation_bytes = {};  // the most on each rank
+  bool short_of_cores = false;                // all ranks share one machine, which has fewer cores
+};
+
 }  // namespace lab

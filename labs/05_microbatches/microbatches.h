@@ -100,8 +100,8 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 ///     anything is done.
 /// All waves together are one step: gradients of all microbatches add up, every target of the step
 /// counts the same, and there is one update, after the last wave. Weights and loss are those of one
-/// process with the whole model that takes lab 01's train_step over the same microbatches.
-/// Gradients left over from before do not matter.
+/// process with the whole model that takes lab 01's train_step over the same microbatches; a step
+/// without any target is an update, too. Gradients left over from before do not matter.
 /// `loss`: as in task 4a. The last stage counts the targets of the whole step, which needs no
 ///     message; what the others count does not matter. There are no messages but those of the
 ///     schedule and for clipping.

@@ -105,7 +105,7 @@ void close_values(Sharded& sharded, size_t part);
 /// gradients of the whole model, of which each rank holds shards. Returns the norm before, accurate
 /// to 1e-5 of itself, with the same bits on every rank. If it is not finite, the gradients may hold
 /// anything afterwards. One message of at most two numbers (lab::sum_over in
-/// common/comm/agreement.h sends one), or none if there is only one rank.
+/// common/comm/agreement.h sends one); if there is only one rank, it may be left out.
 double clip_gradients(Sharded& sharded, double max_norm);
 
 /// The type of lab 01's causal_lm_loss (common/model/loss_function.h).

@@ -70,8 +70,8 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// `kept`: what the forward pass leaves for the backward pass of the same microbatch; nothing may
 /// be kept elsewhere. Its tensors exist, in the right shapes, and later serve other microbatches:
 /// write into them, but never assign another tensor to a member. A forward pass fills those that
-/// its comment names. The backward pass of the same block may overwrite them. The MLP's functions
-/// only read what attention has filled.
+/// its comment names, and the backward pass of the same block may overwrite these. The MLP's
+/// functions only read what attention has filled.
 /// Messages: one all_reduce of N*C numbers in each of these functions.
 
 /// Task 3 · output [N, C] = middle + mlp(norm(middle)), where `kept.middle` is read; fills
@@ -112,10 +112,10 @@ void embed_backward(std::span<const int32_t> tokens, const lab::Tensor& dy,
 /// (unless it is alone).
 ///
 /// `logits` [B, T, V/n]: this rank's columns, of the tokens of `vocabulary`; on return their
-/// gradient. Targets, padding, `total_targets` (which may be 0) and the accuracy (1e-5, also for
-/// scores near 10,000) are as in lab 01. Returns the loss, the same on every rank, bit for bit.
-/// Messages: at most three all_reduces, of at most 3*N numbers together; without a target you may
-/// send none.
+/// gradient. Targets, padding, `total_targets` (0, or any positive number) and the accuracy (1e-5,
+/// also for scores near 10,000) are as in lab 01. Returns the loss, the same on every rank, bit for
+/// bit. Messages: at most three all_reduces, of at most 3*N numbers together; without a target you
+/// may send none.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets, const lab::Range& vocabulary,
                       lab::ProcessGroup& ranks);

@@ -200,8 +200,11 @@ double causal_lm_loss(const Tensor& logits, const lab::TokenBatch& batch, int64_
   const auto scale = static_cast<float>(1.0 / targets);
   lab::parallel_for(0, positions, [&](int64_t i) {
     const int32_t target = target_of(batch, i);
-    const float factor =
-        target == lab::kPadding ? 0.0F : scale / exponentials[static_cast<size_t>(i)];
+    if (target == lab::kPadding) {
+      std::ranges::fill(row(i), 0.0F);
+      return;
+    }
+    const float factor = scale / exponentials[static_cast<size_t>(i)];
     for (float& logit : row(i)) logit *= factor;
     if (vocabulary.first <= target && target < vocabulary.last)
       row(i)[static_cast<size_t>(target - vocabulary.first)] -= scale;

@@ -318,7 +318,6 @@ TEST(Diagnosis, AnEntryBetweenTheLooksAcquits) {
   ranks.wait(0, send(1));
   ranks.wait(1, send(0));
   const auto before = ranks.look();
-  ranks[1].set_microbatch(3);  // no entry
   EXPECT_TRUE(diagnose(before, ranks.look()));
   ranks[1].posted(recv(0, 8));
   EXPECT_FALSE(diagnose(before, ranks.look()));

@@ -107,10 +107,9 @@ inline RunReport example_report(int64_t steps = 700, int microbatches = 6) {
                  {{"corpus", "data/tinystories_sample/stories_train.txt"},
                   {"tokenizer", "data/tinystories_sample/tokenizer_4096.model"}}}},
       .metrics = example_metrics(steps)};
-  report.timing = MeasuredStep{.step = steps,
-                               .measured = measured,
+  report.timing = StepTimeline{.measured = measured,
                                .theory = theory_of(measured, example_schedule(microbatches)),
-                               .ideal_idle = ideal_bubble(3, microbatches)};
+                               .ideal_idle_share = ideal_bubble(3, microbatches)};
   report.samples = {
       {0, "Once upon a time nose▁ hears belie sofashy quiet tra whe circle"},
       {100,

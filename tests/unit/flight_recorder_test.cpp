@@ -107,21 +107,6 @@ TEST(FlightRecorder, GroupsAreLimitedAndTheirNamesCut) {
             "rank 2 belongs to more than 64 groups: split once, before the loop");
 }
 
-TEST(FlightRecorder, MicrobatchesComeFromTheScopeUnlessSaid) {
-  FlightRecorder recorder(0);
-  {
-    const MicrobatchScope outer(recorder, 4);
-    whole(recorder, message(OpKind::kSend, 1, 0, 0));
-    const ComputeScope forward(recorder, OpKind::kForward, 9);
-    const MicrobatchScope inner(recorder, 5);
-    whole(recorder, message(OpKind::kSend, 1, 0, 1));
-  }
-  whole(recorder, message(OpKind::kSend, 1, 0, 2));
-  std::vector<int> microbatches;
-  for (const OpRecord& op : recorder.history()) microbatches.push_back(op.microbatch);
-  EXPECT_EQ(microbatches, (std::vector<int>{4, 5, 9, -1}));
-}
-
 TEST(FlightRecorder, SaysWhatIsWrongWhenOperationsPileUp) {
   FlightRecorder recorder(3);
   std::vector<uint64_t> ids;

@@ -48,7 +48,6 @@ struct FlightRecorder::Impl {
   std::deque<OpRecord> history;
   std::map<Stream, OpRecord> recent;  // the newest finished message of each
   uint64_t last_id = 0;
-  int microbatch = -1;
 
   /// Null: not known.
   GroupRecord* group(uint32_t id) {
@@ -115,7 +114,6 @@ uint64_t FlightRecorder::posted(OpRecord op) {
           record.rank);
   op.id = ++impl_->last_id;
   op.state = OpState::kPosted;
-  if (op.microbatch < 0) op.microbatch = impl_->microbatch;
   op.posted_ns = impl_->clock();
   op.started_ns = op.finished_ns = op.waiting_ns = op.done_ns = 0;
   impl_->pending.emplace(op.id, op);
@@ -154,11 +152,6 @@ void FlightRecorder::done(uint64_t id) {
   if (impl_->history.size() == kHistory) impl_->history.pop_front();
   impl_->history.push_back(op);
   ++impl_->record.epoch;
-}
-
-int FlightRecorder::set_microbatch(int microbatch) {
-  const std::lock_guard lock(impl_->mutex);
-  return std::exchange(impl_->microbatch, microbatch);
 }
 
 void FlightRecorder::leave() {

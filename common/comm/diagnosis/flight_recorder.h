@@ -30,10 +30,10 @@ class FlightRecorder {
   /// Throws Error for the 65th group.
   void add_group(uint32_t id, uint64_t members, const std::string& name);
 
-  /// Records an operation that has been posted; fills in its `id`, `state`, times and, if it has
-  /// none, `microbatch`. A collective counts as entered; its group must have been added. Returns
-  /// the id. The operation is pending until `done`, even if its data has arrived. Throws Error if
-  /// 1,024 operations are pending already.
+  /// Records an operation that has been posted; fills in its `id`, `state` and times. A collective
+  /// counts as entered; its group must have been added. Returns the id. The operation is pending
+  /// until `done`, even if its data has arrived. Throws Error if 1,024 operations are pending
+  /// already.
   uint64_t posted(OpRecord record);
   /// All do nothing for an id that is not pending. `started` and `finished`: a collective that was
   /// posted is at the head of its group's queue, and the network is done with it; at a time by this
@@ -42,9 +42,6 @@ class FlightRecorder {
   void finished(uint64_t id, int64_t at_ns = 0);
   void waiting(uint64_t id);
   void done(uint64_t id);
-
-  /// From now on operations belong to this microbatch; -1: to none. Returns the previous one.
-  int set_microbatch(int microbatch);
 
   /// The rank has closed its world group in good order: anyone still waiting for it would wait
   /// forever.
@@ -57,20 +54,6 @@ class FlightRecorder {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
-};
-
-/// Operations posted during its lifetime belong to a microbatch.
-class MicrobatchScope {
- public:
-  MicrobatchScope(FlightRecorder& recorder, int microbatch)
-      : recorder_(recorder), previous_(recorder.set_microbatch(microbatch)) {}
-  ~MicrobatchScope() { recorder_.set_microbatch(previous_); }
-  MicrobatchScope(const MicrobatchScope&) = delete;
-  MicrobatchScope& operator=(const MicrobatchScope&) = delete;
-
- private:
-  FlightRecorder& recorder_;
-  int previous_;
 };
 
 /// A computation in the timeline, from construction to destruction.

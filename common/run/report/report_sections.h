@@ -18,7 +18,7 @@ std::string step_section(const RunReport& report);
 /// Its grid, a <figure> that is as wide as the page, and scrolls if that is too narrow to read:
 /// what each rank did, above what theory predicts, by one clock. Of very many spans the shortest
 /// are left out, with a note. Theory begins with the first measured pass.
-std::string timeline_grid_html(const MeasuredStep& step);
+std::string timeline_grid_html(const StepTimeline& step);
 /// Bytes by link.
 std::string links_section(const RunReport& report);
 /// Memory of each rank by kind.

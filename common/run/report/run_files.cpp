@@ -110,11 +110,7 @@ void write_run_report(const std::filesystem::path& folder, const std::optional<S
     report.facts.front().facts.push_back(
         {"gradients", "summed in buckets, during the last backward pass"});
   report.metrics = read_metrics(folder / "metrics.jsonl");
-  if (step)
-    report.timing = MeasuredStep{.step = report.metrics.empty() ? 0 : report.metrics.back().step,
-                                 .measured = step->measured,
-                                 .theory = step->theory,
-                                 .ideal_idle = step->ideal_idle_share};
+  report.timing = step;
   if (!report.metrics.empty()) report.samples = read_samples(folder, report.metrics.back().step);
   if (step && step->short_of_cores)
     report.notes.push_back(

@@ -50,7 +50,7 @@ std::string tiles(const RunReport& report) {
   if (report.timing && report.timing->measured.rank_count() > 1)
     html += tile("idle", fmt::format("{:.0f} %", 100 * idle_share(report.timing->measured)),
                  fmt::format("of {} ranks' time, {}", report.timing->measured.rank_count(),
-                             step_in_words(report.timing->step)));
+                             step_in_words(last.step)));
   return html + "</dl>\n";
 }
 

@@ -25,15 +25,6 @@ struct FactGroup {
   std::vector<Fact> facts = {};
 };
 
-/// The step whose timeline is shown.
-struct MeasuredStep {
-  int64_t step = 0;
-  Timeline measured = {};  // gather_timeline; ranks named "pipeline 0, stage 1" or the like
-  /// The same ranks in simulated time (theory_of); nothing without a pipeline.
-  std::optional<Timeline> theory = {};
-  std::optional<double> ideal_idle = {};  // ideal_bubble(stages, microbatches): 0 to 1
-};
-
 /// The tensors of a rank in training, in bytes.
 struct RankMemory {
   std::string name;     // "p0 stage 1"
@@ -49,11 +40,12 @@ struct RunReport {
   /// "student" or "mine"; otherwise the report does not mention it.
   std::string whose_labs = {};
   std::vector<FactGroup> facts = {};
-  std::vector<StepRecord> metrics = {};     // by step
-  std::optional<MeasuredStep> timing = {};  // needed by the sections about time and bytes
-  std::vector<RankMemory> memory = {};      // by rank; empty: nobody counted
-  std::vector<SampleText> samples = {};     // by step
-  std::vector<std::string> notes = {};      // "6 ranks share 2 cores: believe the order, ..."
+  std::vector<StepRecord> metrics = {};  // by step
+  std::optional<StepTimeline> timing =
+      {};  // of the last of them, for the sections about time and bytes
+  std::vector<RankMemory> memory = {};   // by rank; empty: nobody counted
+  std::vector<SampleText> samples = {};  // by step
+  std::vector<std::string> notes = {};   // "6 ranks share 2 cores: believe the order, ..."
 };
 
 /// The page, UTF-8, also well-formed XML. Light and dark, narrow and wide, printable; no script, no

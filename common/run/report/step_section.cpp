@@ -28,14 +28,12 @@ std::string idle_row(const char* name, double share) {
 }
 
 /// All ranks together: measured, by this schedule, by the formula.
-std::string idle_table(const MeasuredStep& step) {
-  if (!step.theory && !step.ideal_idle) return "";
-  std::string rows = idle_row("measured", idle_share(step.measured));
-  if (step.theory) rows += idle_row("this schedule, in theory", idle_share(*step.theory));
-  if (step.ideal_idle) rows += idle_row("with GPipe or 1F1B on equal stages", *step.ideal_idle);
+std::string idle_table(const StepTimeline& step) {
   return "<h3>Idle time of all ranks</h3>\n<div class=\"scroll\"><table class=\"bars "
          "idles\"><tbody>\n" +
-         rows +
+         idle_row("measured", idle_share(step.measured)) +
+         idle_row("this schedule, in theory", idle_share(step.theory)) +
+         idle_row("with GPipe or 1F1B on equal stages", step.ideal_idle_share) +
          "</tbody></table></div>\n<p class=\"about\">Idle is what is not forward, backward, loss "
          "or update. Theory is the same schedule with each pass as long as it was on average on "
          "its rank, and messages that take no time; equal stages: (p−1)/(m+p−1) for p stages and "
@@ -68,22 +66,20 @@ std::string shares_table(const Timeline& timeline) {
 }  // namespace
 
 std::string step_section(const RunReport& report) {
-  if (!report.timing || report.timing->measured.rank_count() == 0) return "";
-  MeasuredStep step = *report.timing;
-  if (step.theory && step.theory->rank_count() != step.measured.rank_count()) step.theory.reset();
+  if (!report.timing || report.metrics.empty()) return "";
+  const StepTimeline& step = *report.timing;
   return fmt::format(
       "<section><h2>One step, as measured</h2>\n"
-      "<p class=\"about\">Step {}, {} from its beginning to the end of its last span.{}{}{}</p>\n"
+      "<p class=\"about\">Step {}, {} from its beginning to the end of its last span.{} The tall "
+      "row of each rank is what it did, the lowest one what theory expects, by the same clock from "
+      "the first pass on. The numbers are microbatches; details are under the pointer.</p>\n"
       "{}{}{}</section>\n",
-      format_count(step.step), format_time(makespan(step.measured), step.measured.unit),
+      format_count(report.metrics.back().step),
+      format_time(makespan(step.measured), step.measured.unit),
       has_network(step.measured) ? " The low row below what a rank did has the collectives that "
                                    "travelled meanwhile."
                                  : "",
-      step.theory ? " The tall row of each rank is what it did, the lowest one what theory "
-                    "expects, by the same clock from the first pass on."
-                  : "",
-      " The numbers are microbatches; details are under the pointer.", timeline_grid_html(step),
-      idle_table(step), shares_table(step.measured));
+      timeline_grid_html(step), idle_table(step), shares_table(step.measured));
 }
 
 }  // namespace lab

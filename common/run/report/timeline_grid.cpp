@@ -77,21 +77,15 @@ double first_pass(const Timeline& timeline) {
 
 class Grid {
  public:
-  explicit Grid(const MeasuredStep& step)
+  explicit Grid(const StepTimeline& step)
       : step_(step),
         there_(counterpart_times(step.measured)),
         shift_(first_pass(step.measured)),
-        time_(makespan(step.measured)),
+        time_(std::max(makespan(step.measured), shift_ + makespan(step.theory))),
         network_(has_network(step.measured)),
-        marks_(marks_of(step.measured)) {
-    // For other ranks, the theory would not apply.
-    if (step.theory && step.theory->rank_count() == step.measured.rank_count()) {
-      theory_ = &*step.theory;
-      time_ = std::max(time_, shift_ + makespan(*theory_));
-      theory_marks_ = marks_of(*theory_);
-    }
-    width_ = std::clamp(readable_width(step.measured, time_), kLeastWidth, kGreatestWidth);
-  }
+        marks_(marks_of(step.measured)),
+        theory_marks_(marks_of(step.theory)),
+        width_(std::clamp(readable_width(step.measured, time_), kLeastWidth, kGreatestWidth)) {}
 
   std::string html() const {
     std::string html = fmt::format(
@@ -109,26 +103,23 @@ class Grid {
 
   std::string row(int rank) const {
     const double theory_y = kMeasuredHeight + kGap + (network_ ? kNetworkHeight + kGap : 0);
-    const double height = theory_ == nullptr ? theory_y - kGap : theory_y + kTheoryHeight;
     std::string svg = lane(0, kMeasuredHeight);
     const auto index = static_cast<size_t>(rank);
     const std::vector<Span>& spans = step_.measured.ranks[index].spans;
     for (size_t i = 0; i < spans.size(); ++i)
       if (marks_[index][i]) svg += measured_cell(spans[i], rank, there_[index][i]);
     if (network_) svg += network_lane(rank);
-    std::string idle = fmt::format("{:.0f} %", 100 * idle_share(step_.measured, rank));
-    if (theory_ != nullptr) {
-      svg += lane(theory_y, kTheoryHeight);
-      svg += "<g class=\"theory\">\n";
-      const std::vector<Span>& expected = theory_->ranks[index].spans;
-      for (size_t i = 0; i < expected.size(); ++i)
-        if (theory_marks_[index][i]) svg += theory_cell(expected[i], rank, theory_y);
-      svg += "</g>\n";
-      idle += fmt::format("<small>{:.0f} %</small>", 100 * idle_share(*theory_, rank));
-    }
+    svg += lane(theory_y, kTheoryHeight);
+    svg += "<g class=\"theory\">\n";
+    const std::vector<Span>& expected = step_.theory.ranks[index].spans;
+    for (size_t i = 0; i < expected.size(); ++i)
+      if (theory_marks_[index][i]) svg += theory_cell(expected[i], rank, theory_y);
     return fmt::format(
-        "<span class=\"name\">{}</span><svg height=\"{}\">{}</svg><span class=\"idle\">{}</span>\n",
-        html_escaped(rank_name(step_.measured, rank)), height, svg, idle);
+        "<span class=\"name\">{}</span><svg height=\"{}\">{}</g>\n</svg><span "
+        "class=\"idle\">{:.0f} "
+        "%<small>{:.0f} %</small></span>\n",
+        html_escaped(rank_name(step_.measured, rank)), theory_y + kTheoryHeight, svg,
+        100 * idle_share(step_.measured, rank), 100 * idle_share(step_.theory, rank));
   }
 
   static std::string lane(double y, double height) {
@@ -232,19 +223,18 @@ class Grid {
                        format_count(number));
   }
 
-  const MeasuredStep& step_;
+  const StepTimeline& step_;
   std::vector<std::vector<double>> there_;
   double shift_;
   double time_;
   bool network_;  // whether something travels while ranks compute
   Marks marks_;
-  const Timeline* theory_ = nullptr;
   Marks theory_marks_;
-  double width_ = 0;
+  double width_;
 };
 
 }  // namespace
 
-std::string timeline_grid_html(const MeasuredStep& step) { return Grid(step).html(); }
+std::string timeline_grid_html(const StepTimeline& step) { return Grid(step).html(); }
 
 }  // namespace lab

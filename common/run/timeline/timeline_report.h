@@ -3,25 +3,14 @@
 
 #include <filesystem>
 #include <optional>
-#include <vector>
 
 #include "common/model/llama_stage.h"
 #include "common/pipeline/schedule.h"
-#include "common/pipeline/timeline.h"
+#include "common/pipeline/step_timing.h"
 #include "common/run/launch/job.h"
 #include "common/run/timeline/recorded_timeline.h"
 
 namespace lab {
-
-/// One step of all ranks: pipeline by pipeline, stage by stage.
-struct StepTimeline {
-  Timeline measured;
-  /// The schedule in simulated time, every pass as long as it was on average on its rank.
-  Timeline theory;
-  double ideal_idle_share = 0.0;           // of equal stages: (p-1)/(m+p-1)
-  std::vector<double> activation_bytes{};  // the most on each rank
-  bool short_of_cores = false;             // all ranks share one machine, which has fewer cores
-};
 
 /// The step in `window`, on rank 0; nothing on the others. All ranks of the job call it. The world
 /// consists of one or more pipelines of `schedule.stage_count()` stages each, one after the other;

@@ -293,15 +293,16 @@ TEST(TaskC2, AnyNumberOfRows) {
          draw_rows(3, 40, 30), draw_rows(1500, 2, 40)});
   const Rows many = draw_rows(200'003, 1, 100);
   many.targets.fill(0);
-  judge({many}, {.block_step = 97});
+  judge({many}, {.block_step = 307});
 }
 
 TEST(TaskC2, FiniteAndAccurateForLargeScores) {
   const Rows few{Tensor::from({1e4F,  9'999, 0,       -1e4F,   1e4F,   1e4F,     1e4F,     1e4F,  //
                                -1e4F, -1e4F, -10'002, -10'001, 100,    99,       98,       97,    //
-                               0,     0,     0,       -200,    -2e38F, -1.9e38F, -1.9e38F, -3e38F},
-                              {6, 4}),
-                 Tensor::from({1, 0, 2, 3, 3, 1}, {6})};
+                               0,     0,     0,       -200,    -2e38F, -1.9e38F, -1.9e38F, -3e38F,
+                               1e38F, 1e38F, 1.6e38F, -1.6e38F},
+                              {7, 4}),
+                 Tensor::from({1, 0, 2, 3, 3, 1, 3}, {7})};
   const Rows wide{draw_tensor({3, 300}, 10'000.0, 7), Tensor::from({0, 150, 299}, {3})};
   const Rows steps = draw_rows(3, 1000, 20);  // each thread finds many scores far above its first
   for (size_t n = 0; n < 3; ++n) {
@@ -314,9 +315,9 @@ TEST(TaskC2, FiniteAndAccurateForLargeScores) {
 }
 
 TEST(TaskC2, ManySmallScoresAddUp) {
-  const Rows rows = draw_rows(4, 9001, 0);
+  const Rows rows = draw_rows(4, 10'000, 0);
   for (size_t n = 0; n < 4; ++n) {  // each of them is small even for a float
-    std::ranges::fill(rows.row(n), -12.5F - 2 * static_cast<float>(n));
+    std::ranges::fill(rows.row(n), -12.5F - 2.52F * static_cast<float>(n));
     rows.row(n)[static_cast<size_t>(rows.target(n))] = 0;
   }
   judge({rows},

@@ -208,7 +208,7 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
   }
   // More targets than 32 bits can count.
   cases.push_back(cases[1]);
-  for (double& own_targets : cases.back().targets) own_targets *= 5e7;
+  for (double& own_targets : cases.back().targets) own_targets *= 2e7;
   return cases;
 }
 

@@ -17,6 +17,7 @@ struct LossCase {
   int64_t other_targets = 0;
   std::string lesson = {};  // what to think of if the right formula goes wrong in this case
   double above = 0;         // by how much the score of a target exceeds all others
+  double unpredicted = 0;   // unless 0: a score of every position that predicts nothing
   uint64_t seed = 1;
 
   int64_t positions() const { return batch.batch * batch.length; }
@@ -32,6 +33,10 @@ struct LossCase {
       for (int64_t i = 0; i < positions(); ++i)
         if (target(i) != lab::kPadding)
           all.data()[i * vocab + target(i)] += static_cast<float>(above);
+    if (unpredicted != 0)
+      for (int64_t i = 0; i < positions(); ++i)
+        if (target(i) == lab::kPadding)
+          all.data()[i * vocab + i % vocab] = static_cast<float>(unpredicted);
     return all;
   }
   int32_t target(int64_t i) const {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "tests/labs/10_tensor_parallel/loss_oracle.h"
 
@@ -45,7 +47,7 @@ std::string where_wrong(const LossCase& c, const Numbers& got, const Numbers& ri
           only_without_target && c.target(static_cast<int64_t>(i / width)) == lab::kPadding;
   return only_without_target
              ? "causal_lm_loss: wrong only where nothing is predicted (padding, the "
-               "last position of a row): there the gradient is 0"
+               "last position of a row): there the gradient is 0, whatever the scores are"
              : "";
 }
 
@@ -78,6 +80,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          "divided by this microbatch's targets, not by total_targets"},
         {{.divisor = static_cast<double>(c.positions())},
          "divided by the number of positions, not by total_targets"},
+        {{.divisor = std::max(1.0, static_cast<double>(static_cast<int32_t>(c.targets())))},
+         "total_targets is an int64_t, and must not be narrowed to 32 bits"},
         {{.divisor = 1}, "a sum over the targets: divide by total_targets"},
         {{.divisor = static_cast<double>(std::max<int64_t>(2, c.targets()))},
          "a single target is divided by 2: only a total_targets of 0 is replaced, by 1"},
@@ -153,6 +157,9 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                  all.push_back({compute(c, r, n, way).gradient, "causal_lm_loss: " + message});
                return all;
              },
+         .if_not_finite = first_of(
+             where_wrong(c, numbers_of(ranks[r].tensor("gradient")), right.gradient, share),
+             "causal_lm_loss: a gradient is not finite"),
          .unexplained = first_of(wrong_traffic,
                                  first_of(where_wrong(c, numbers_of(ranks[r].tensor("gradient")),
                                                       right.gradient, share),
@@ -215,6 +222,14 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
        .vocab = 2 * width,
        .batch = batch({1}, 1, 2 * width, 9),
        .other_targets = 5},
+      {.name = "scores that are infinite where nothing is predicted",
+       .vocab = 3 * width,
+       .batch = batch({4, 2}, 5, 3 * width, 15),
+       .unpredicted = std::numeric_limits<double>::infinity()},
+      {.name = "more targets than 32 bits count",
+       .vocab = 2 * width,
+       .batch = batch({4, 5}, 5, 2 * width, 16),
+       .other_targets = 5'000'000'000},
       {.name = "one token a rank", .vocab = width, .batch = batch({5, 3}, 5, width, 10)},
       {.name = "all targets on one rank",
        .vocab = 2 * width,
