@@ -50,7 +50,8 @@ enum class Wrong {
   kOldMoments, kNoDecay, kFullGradient, kStoredCorrected, kStateIgnored, kClamped, kGrowsOnly,
   kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot,
   kSwappedCorrections, kPowerOfRest, kProduct, kSquareOfMoment, kRateInMoment, kSwappedInMoments,
-  kDefaultBetas, kNoEpsilon, kRawGradient, kEpsilonSquared, kEpsilonDivided
+  kDefaultBetas, kNoEpsilon, kRawGradient, kEpsilonSquared, kEpsilonDivided, kBeta1Corrects,
+  kBeta2Corrects, kPowerAlone, kMultiplied, kNoRate
 };
 // clang-format on
 
@@ -91,6 +92,14 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kSwappedInMoments,
      "the two betas are swapped in the moments: beta1 belongs to the mean of the gradients"},
     {Wrong::kSwappedShares, "beta and 1 - beta are swapped: the old moment is kept by beta"},
+    {Wrong::kBeta1Corrects,
+     "both moments are corrected with beta1: v is divided by 1 - beta2^step"},
+    {Wrong::kBeta2Corrects,
+     "both moments are corrected with beta2: m is divided by 1 - beta1^step"},
+    {Wrong::kPowerAlone, "the moments are divided by beta^step: the corrections are 1 - beta^step"},
+    {Wrong::kMultiplied,
+     "the moments are multiplied by their corrections: divide by 1 - beta^step"},
+    {Wrong::kNoRate, "the learning rate is missing: a weight moves by it times the quotient"},
     {Wrong::kPlainGradient, "the update uses the gradient where the first moment belongs"},
     {Wrong::kOldMoments,
      "the update uses the moments from before it: compute the new moments first"},
@@ -159,7 +168,9 @@ Moved moved_by(const Update& u, Wrong wrong) {
   const double epsilon = is(Wrong::kNoEpsilon)      ? 0
                          : is(Wrong::kOtherEpsilon) ? 1e-8
                                                     : u.config.epsilon;
-  const double rate = is(Wrong::kUphill) ? -u.learning_rate : u.learning_rate;
+  const double rate = is(Wrong::kUphill)   ? -u.learning_rate
+                      : is(Wrong::kNoRate) ? 1
+                                           : u.learning_rate;
   const int64_t step = is(Wrong::kOwnCount) ? 1
                        : is(Wrong::kNarrowStep)
                            ? static_cast<int32_t>(u.step)
@@ -169,6 +180,10 @@ Moved moved_by(const Update& u, Wrong wrong) {
   double c2 = none || is(Wrong::kNoCorrection2) ? 1 : correction(b2, step);
   if (is(Wrong::kSwappedCorrections)) std::swap(c1, c2);
   const auto steps = static_cast<double>(step);
+  if (is(Wrong::kBeta1Corrects)) c2 = correction(b1, step);
+  if (is(Wrong::kBeta2Corrects)) c1 = correction(b2, step);
+  if (is(Wrong::kMultiplied)) c1 = 1 / c1, c2 = 1 / c2;
+  if (is(Wrong::kPowerAlone)) c1 = std::pow(b1, steps), c2 = std::pow(b2, steps);
   if (is(Wrong::kPowerOfRest)) c1 = std::pow(1 - b1, steps), c2 = std::pow(1 - b2, steps);
   if (is(Wrong::kProduct)) c1 = 1 - b1 * steps, c2 = 1 - b2 * steps;
   Moved moved;

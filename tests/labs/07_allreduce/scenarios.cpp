@@ -149,6 +149,9 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
     stop(fmt::format("{}: a rank that waits for it must be told so; what was told instead\n{}",
                      what, failure->message));
   };
+  for (const RankResult& rank : run_ranks_patiently(job))
+    if (rank.outcome == Outcome::kReturned && !holds_only(rank.result.tensor("numbers"), sum))
+      stop("the sum is wrong even if no rank dies: the other tests say how");
   const int last = ranks - 1;
   for (const int operation : operations) {
     job.simulation.death = {.rank = last, .operation = operation};

@@ -66,10 +66,12 @@ std::string mistake_in_doubling(const Question& q, double got) {
   const double fold = p < q.ranks ? on(3) - on(2) : 0;
   const double addition = q.costs.gamma * static_cast<double>(q.elements);
   if (equal(got, on(p))) return "without the two steps of the guests, ranks p and above";
+  if (equal(got, on(static_cast<int>(std::bit_ceil(n)))))
+    return "as if n were rounded up to a power of two, where p is rounded down, or with one "
+           "message "
+           "of folding, where there are two: to the guests' hosts, and back";
   if (equal(got, on(p) + fold / 2) || equal(got, on(p) + (fold + addition) / 2))
     return "with one message of folding, where there are two: to the guests' hosts, and back";
-  if (equal(got, on(static_cast<int>(std::bit_ceil(n)))))
-    return "as if n were rounded up to a power of two, where p is rounded down";
   if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
     return "as if there were log2(n) doublings, where there are log2(p)";
   if (equal(got, on(p) + fold - addition))
@@ -140,11 +142,6 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
     return "as if gamma were the time of a byte, where it is that of an element";
   if (equal(got, with([](Question& c) { c.costs.gamma *= 2; })))
     return "as if numbers were added on the way back, too";
-  if (equal(got, with([](Question& c) {
-              for (lab::LinkCost* link : {&c.costs.inside, &c.costs.between})
-                *link = {.alpha = link->alpha / 2, .beta = link->beta / 2};
-            })))
-    return "as if messages went one way only";
   const int64_t rest = q.elements % q.ranks;
   const double down = with_elements(q.elements - rest);
   const double up = with_elements(q.elements - rest + q.ranks);
@@ -160,6 +157,18 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
                           : algorithm == 3 ? mistake_across_hosts(q, got)
                                            : "";
   if (!why.empty()) return why;
+  if (equal(got, with([](Question& c) {
+              for (lab::LinkCost* link : {&c.costs.inside, &c.costs.between})
+                *link = {.alpha = link->alpha / 2, .beta = link->beta / 2};
+            })))
+    return "as if messages went one way only";
+  for (size_t other = 0; other < kNames.size(); ++other)
+    if (other != algorithm && equal(got, time_of(other, q, slowest(q))))
+      return fmt::format("that is the time of {}", kNames.at(other));
+  const double right = time_of(algorithm, q, slowest(q));
+  if (equal(got, 1e6 * right)) return "in us, not in seconds";
+  if (q.ranks > 1 && equal(got, right * q.ranks / (q.ranks - 1)))
+    return "with n messages, where there are n - 1";
   if (4 * q.elements > std::numeric_limits<int>::max())
     return "do the numbers fit? An int counts up to 2^31, a float up to 2^24";
   return "";
