@@ -28,7 +28,7 @@ struct Update {
   int64_t size = 5;
   int64_t step = 1;
   lab::AdamConfig config = {};
-  float learning_rate = 0.01F;
+  float learning_rate = 0.03F;
   int64_t block = 1 << 15;
   Tensor parameters = {};  // and all others before the update
   Tensor gradients = {};

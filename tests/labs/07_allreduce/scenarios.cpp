@@ -18,7 +18,6 @@ using lab::ReduceOp;
 using lab::grading::JobOptions;
 using lab::grading::Network;
 using lab::grading::Outcome;
-using lab::grading::Parcel;
 using lab::grading::RankResult;
 using lab::grading::stop;
 
