@@ -40,12 +40,11 @@ struct RunReport {
   /// "student" or "mine"; otherwise the report does not mention it.
   std::string whose_labs = {};
   std::vector<FactGroup> facts = {};
-  std::vector<StepRecord> metrics = {};  // by step
-  std::optional<StepTimeline> timing =
-      {};  // of the last of them, for the sections about time and bytes
-  std::vector<RankMemory> memory = {};   // by rank; empty: nobody counted
-  std::vector<SampleText> samples = {};  // by step
-  std::vector<std::string> notes = {};   // "6 ranks share 2 cores: believe the order, ..."
+  std::vector<StepRecord> metrics = {};     // by step
+  std::optional<StepTimeline> timing = {};  // of the last of them: for time and bytes
+  std::vector<RankMemory> memory = {};      // by rank; empty: nobody counted
+  std::vector<SampleText> samples = {};     // by step
+  std::vector<std::string> notes = {};      // "6 ranks share 2 cores: believe the order, ..."
 };
 
 /// The page, UTF-8, also well-formed XML. Light and dark, narrow and wide, printable; no script, no

@@ -115,9 +115,8 @@ class Grid {
     for (size_t i = 0; i < expected.size(); ++i)
       if (theory_marks_[index][i]) svg += theory_cell(expected[i], rank, theory_y);
     return fmt::format(
-        "<span class=\"name\">{}</span><svg height=\"{}\">{}</g>\n</svg><span "
-        "class=\"idle\">{:.0f} "
-        "%<small>{:.0f} %</small></span>\n",
+        "<span class=\"name\">{}</span><svg height=\"{}\">{}</g>\n</svg>"
+        "<span class=\"idle\">{:.0f} %<small>{:.0f} %</small></span>\n",
         html_escaped(rank_name(step_.measured, rank)), theory_y + kTheoryHeight, svg,
         100 * idle_share(step_.measured, rank), 100 * idle_share(step_.theory, rank));
   }

@@ -106,7 +106,7 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
         "broadcast copies one number");
   Numbers narrow;  // targets in 32 bits
   for (const double count : targets)
-    narrow.push_back(static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(count))));
+    narrow.push_back(static_cast<int32_t>(static_cast<int64_t>(count)));
   const double narrow_total = std::accumulate(narrow.begin(), narrow.end(), 0.0);
   if (narrow != targets && narrow_total != 0)
     add([&](size_t r) { return narrow[r] / narrow_total; },

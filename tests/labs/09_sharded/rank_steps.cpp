@@ -210,6 +210,15 @@ struct FiveParts {
   Sharded sharded;
 };
 
+/// A pass of another model that ends early, with an error say: what it was about to use must not
+/// be taken for gathered in the next one.
+void end_a_pass_early(const Parcel& input, ProcessGroup& world) {
+  FiveParts other(input, world);
+  open_values(other.sharded, {.part = 1, .next = 0});
+  close_values(other.sharded, 1);
+  other.sharded.parts[0].gathering->wait();
+}
+
 }  // namespace
 
 Parcel run_reduce(const Parcel& input, ProcessGroup& world) {
@@ -243,19 +252,6 @@ Parcel run_clip(const Parcel& input, ProcessGroup& world) {
     result.set(fmt::format("own.{}", p), job.sharded.parts[p].own_gradient.clone());
   return result;
 }
-
-namespace {
-
-/// A pass of another model that ends early, with an error say: what it was about to use must not
-/// be taken for gathered in the next one.
-void end_a_pass_early(const Parcel& input, ProcessGroup& world) {
-  FiveParts other(input, world);
-  open_values(other.sharded, {.part = 1, .next = 0});
-  close_values(other.sharded, 1);
-  other.sharded.parts[0].gathering->wait();
-}
-
-}  // namespace
 
 Parcel run_steps(const Parcel& input, ProcessGroup& world) {
   if (input.number("stage") == 3) end_a_pass_early(input, world);

@@ -140,8 +140,10 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                    "ranks first, in each position its own",
          .unexplained = first_of(wrong_traffic, c.lesson)});
     const double share = 1.0 / static_cast<double>(std::max<int64_t>(1, c.targets()));
+    const Numbers gradient = numbers_of(ranks[r].tensor("gradient"));
+    const std::string where = where_wrong(c, gradient, right.gradient, share);
     lab::grading::expect(
-        numbers_of(ranks[r].tensor("gradient")),
+        gradient,
         {.what = fmt::format("causal_lm_loss: the gradient of rank {}'s logits", r),
          .values = right.gradient,
          .tolerance = {2.1e-5 * share},
@@ -157,13 +159,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                  all.push_back({compute(c, r, n, way).gradient, "causal_lm_loss: " + message});
                return all;
              },
-         .if_not_finite = first_of(
-             where_wrong(c, numbers_of(ranks[r].tensor("gradient")), right.gradient, share),
-             "causal_lm_loss: a gradient is not finite"),
-         .unexplained = first_of(wrong_traffic,
-                                 first_of(where_wrong(c, numbers_of(ranks[r].tensor("gradient")),
-                                                      right.gradient, share),
-                                          c.lesson))});
+         .if_not_finite = first_of(where, "causal_lm_loss: a gradient is not finite"),
+         .unexplained = first_of(wrong_traffic, first_of(where, c.lesson))});
     if (!wrong_traffic.empty()) stop(wrong_traffic);
   }
   std::vector<Numbers> losses;

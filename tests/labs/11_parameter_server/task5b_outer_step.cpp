@@ -145,8 +145,7 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
   Case without_alpha = c;
   without_alpha.alpha = 1;
   all.push_back({all_rounds(without_alpha, {}, weights),
-                 "alpha is missing: w moves by alpha times "
-                 "(d + mu u)"});
+                 "alpha is missing: w moves by alpha times (d + mu u)"});
   if (!weights)
     all.push_back({Numbers(all[0].values.size(), 0.0),
                    "the velocity stays 0: outer.velocity itself must change, not a copy"});
