@@ -193,6 +193,16 @@ TEST(MemoryStoreTest, HasALimit) {
   EXPECT_EQ(store.try_get("b"), "12345678");
 }
 
+TEST(MemoryStoreTest, NobodyWaitsOnceItIsClosed) {
+  MemoryStore store;
+  store.set("a", "1");
+  auto waits = std::async(std::launch::async, [&] { return store.get_within("never", kPatience); });
+  store.close();
+  EXPECT_EQ(waits.get(), std::nullopt);
+  EXPECT_EQ(store.get_within("never", kPatience), std::nullopt);
+  EXPECT_EQ(store.get("a", kPatience), "1");
+}
+
 TEST(FileStoreTest, AddsFromSeveralProcesses) {
   constexpr int kProcesses = 3;
   constexpr int kAdds = 60;

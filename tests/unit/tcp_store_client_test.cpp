@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <future>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "common/comm/store/tcp_store.h"
 #include "tests/unit/error_of.h"
@@ -47,7 +49,7 @@ std::string error_at_listener(const std::string& reply, const Use& use) {
   const uint16_t port = tcp_store::own_port(listener);
   auto client = std::async(std::launch::async, [&] { return error_of([&] { use(port); }); });
   TcpPeer peer(listener);
-  peer.receive(tcp_store::kClientGreetingSize);
+  peer.receive(tcp_store::kGreetingSize);
   peer.send(reply);
   return client.get();
 }
@@ -60,11 +62,16 @@ TEST(TcpStoreClientTest, RecognisesWhatIsNoStore) {
   EXPECT_PRED2(contains, message, "is not a store");
 }
 
+TEST(TcpStoreClientTest, RecognisesWhatSaysLittle) {
+  const std::string message =
+      error_at_listener("+OK", [](uint16_t port) { TcpStore(kLoopback, port, 50ms); });
+  EXPECT_PRED2(contains, message, "is not a store");
+}
+
 TEST(TcpStoreClientTest, RecognisesOtherVersions) {
-  std::string greeting = tcp_store::server_greeting(1);
-  greeting[11] = 9;
-  const std::string message = error_at_listener(greeting, connect_patiently);
-  EXPECT_PRED2(contains, message, "is of version 9, this program of version 1");
+  const std::string message =
+      error_at_listener(tcp_store::greeting(tcp_store::kServerMagic, 9), connect_patiently);
+  EXPECT_PRED2(contains, message, "is of version 9, this program of version 2");
 }
 
 TEST(TcpStoreClientTest, GivesUpOnWhoSaysNothing) {
@@ -73,8 +80,11 @@ TEST(TcpStoreClientTest, GivesUpOnWhoSaysNothing) {
   EXPECT_PRED2(contains, message, "does not answer");
 }
 
+const std::string kGreeting =
+    tcp_store::greeting(tcp_store::kServerMagic) + tcp_store::encode_identity(1);
+
 TEST(TcpStoreClientTest, GetGivesUpWhenTheServerDoesNotAnswer) {
-  const std::string message = error_at_listener(tcp_store::server_greeting(1), [](uint16_t port) {
+  const std::string message = error_at_listener(kGreeting, [](uint16_t port) {
     TcpStore store(kLoopback, port, kPatience);
     try {
       store.get("a", 10ms);
@@ -83,6 +93,30 @@ TEST(TcpStoreClientTest, GetGivesUpWhenTheServerDoesNotAnswer) {
     }
   });
   EXPECT_EQ(message, "StoreTimeout: nobody set the key \"a\" within 0.01 s");
+}
+
+/// The time of a get counts from where its request can be sent.
+TEST(TcpStoreClientTest, GetTakesAValueAlsoIfItTakesLongToConnect) {
+  const tcp_store::Socket listener = tcp_store::listen_at(kLoopback, 0);
+  const uint16_t port = tcp_store::own_port(listener);
+  std::promise<void> hung_up;
+  auto client = std::async(std::launch::async, [&] {
+    TcpStore store(kLoopback, port, kPatience);
+    hung_up.get_future().wait();
+    return store.get("a", 0ms);
+  });
+  std::optional<TcpPeer> first(listener);
+  first->send(kGreeting);
+  first->receive(tcp_store::kGreetingSize);
+  first.reset();
+  hung_up.set_value();
+  TcpPeer second(listener);
+  std::this_thread::sleep_for(700ms);
+  second.send(kGreeting);
+  const std::string request = tcp_store::encode({tcp_store::Kind::kGet, "a", "0"});
+  second.receive(tcp_store::kGreetingSize + request.size());
+  second.send(tcp_store::encode({.value = "1"}));
+  EXPECT_EQ(client.get(), "1");
 }
 
 }  // namespace

@@ -55,8 +55,8 @@ class TcpPeer {
 
   /// Greets a server as a client does. False if it does not greet back.
   bool greet() {
-    return send(tcp_store::client_greeting()) &&
-           receive(tcp_store::kServerGreetingSize).size() == tcp_store::kServerGreetingSize;
+    constexpr size_t kSize = tcp_store::kGreetingSize + tcp_store::kIdentitySize;
+    return send(tcp_store::greeting(tcp_store::kClientMagic)) && receive(kSize).size() == kSize;
   }
 
   /// Waits until the other side closes the connection; it may have sent something before.

@@ -15,11 +15,6 @@ void MemoryStore::store(const std::string& key, const std::string& value) {
   size_ = after;
 }
 
-void MemoryStore::tell() {
-  changed_.notify_all();
-  if (on_change_) on_change_();
-}
-
 void MemoryStore::set(const std::string& key, const std::string& value) {
   store_rules::check_key(key);
   store_rules::check_value(key, value);
@@ -27,21 +22,25 @@ void MemoryStore::set(const std::string& key, const std::string& value) {
     const std::lock_guard lock(mutex_);
     store(key, value);
   }
-  tell();
+  changed_.notify_all();
 }
 
 std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  store_rules::check_key(key);
-  const auto deadline = store_rules::deadline_after(timeout);
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, deadline, [&] { return values_.contains(key); }))
-    store_rules::throw_timeout(key, timeout);
-  return values_[key];
+  auto value = get_within(key, timeout);
+  if (!value) store_rules::throw_timeout(key, timeout);
+  return *std::move(value);
 }
 
 std::optional<std::string> MemoryStore::try_get(const std::string& key) {
+  return get_within(key, std::chrono::milliseconds(0));
+}
+
+std::optional<std::string> MemoryStore::get_within(const std::string& key,
+                                                   std::chrono::milliseconds timeout) {
   store_rules::check_key(key);
-  const std::lock_guard lock(mutex_);
+  const auto deadline = store_rules::deadline_after(timeout);
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [&] { return is_closed_ || values_.contains(key); });
   const auto found = values_.find(key);
   if (found == values_.end()) return std::nullopt;
   return found->second;
@@ -58,8 +57,16 @@ int64_t MemoryStore::add(const std::string& key, int64_t amount) {
                                      amount);
     store(key, std::to_string(sum));
   }
-  tell();
+  changed_.notify_all();
   return sum;
+}
+
+void MemoryStore::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
 }
 
 }  // namespace lab

@@ -18,7 +18,7 @@ struct TcpStoreLimits {
   std::chrono::milliseconds message{30000};  // to send a whole request, or to read a whole reply
 };
 
-/// Serves a store on a thread of its own until it is destroyed.
+/// Serves a store until it is destroyed, with one thread that accepts clients and one for each.
 ///
 /// Every connection must begin with the protocol's greeting within a few seconds. A client that
 /// sends anything else (a browser, a port scanner, a rank of another version), keys over 1 KiB or

@@ -1,51 +1,44 @@
-// One client of the TcpStoreServer.
+// A connection between a TcpStore and its server, as either end sees it.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
-#include "common/comm/store/memory_store.h"
-#include "common/comm/store/tcp_store.h"
 #include "common/comm/store/tcp_store_protocol.h"
 #include "common/comm/store/tcp_store_socket.h"
 
 namespace lab::tcp_store {
 
-/// Does what can be done without waiting, and keeps the rest: an incomplete request, a reply that
-/// the client has not read yet, a `get` whose key is not set. Holds at most one request and one
-/// reply: while a reply waits, nothing is read. Methods throw Error if the client must be
-/// disconnected.
+/// kOver: the other side has closed the connection. kLate: the deadline has passed.
+enum class Result { kDone, kOver, kLate };
+
+/// Sends and receives what is whole, and waits for it.
 class Connection {
  public:
-  Connection(Socket socket, const std::string& greeting, const TcpStoreLimits& limits);
+  explicit Connection(Socket socket) : socket_(std::move(socket)) {}
 
-  const Socket& socket() const { return socket_; }
-  /// The events to wait for, as for poll.
-  short events() const;
-  /// When to disconnect it unless it makes progress.
-  Clock::time_point deadline() const { return deadline_; }
+  Result send(std::string_view bytes, Clock::time_point deadline) const;
+  /// The next `size` bytes; if it fails, what has come of them.
+  Result receive(size_t size, std::string& bytes, Clock::time_point deadline);
+  /// The next message. Throws Error if what arrives is none.
+  Result receive(Message& message, Clock::time_point deadline);
+  /// Waits until there is something to receive.
+  Result wait_for_input(Clock::time_point deadline);
 
-  /// Call it when those events have occurred.
-  void serve(MemoryStore& values);
-  /// Call it when values may have changed: answers the waiting `get`, if possible.
-  void look_again(MemoryStore& values);
+  /// Whether the other side has not closed it. Does not wait.
+  bool is_open();
+  /// A thread that waits for input goes on as if the other side had closed it. One that sends may
+  /// finish.
+  void end_input() const;
+  /// Ends it for both sides.
+  void end() const;
 
  private:
-  void greet();
-  void answer(const Message& request, MemoryStore& values);
-  void reply(const Message& request, Kind kind, std::string value);
-  void flush();
-  void set_deadline();
+  Result receive_more(Clock::time_point deadline);
 
   Socket socket_;
-  std::string greeting_;
-  TcpStoreLimits limits_;
-  bool greeted_ = false;
-  std::string input_;
-  std::string output_;
-  std::optional<Message> waiting_;
-  Clock::time_point deadline_;
-  bool got_on_ = false;  // a message has been read or written completely
+  std::string input_;  // received, but not taken yet
 };
 
 }  // namespace lab::tcp_store

@@ -1,17 +1,13 @@
 // Bytes from messages and back.
 #include "common/comm/store/tcp_store_protocol.h"
 
-#include <algorithm>
-
 #include "common/comm/store/store.h"
 #include "common/error.h"
 
 namespace lab::tcp_store {
 namespace {
 
-constexpr std::string_view kClientMagic = "labstore";
-constexpr std::string_view kServerMagic = "LABSTORE";
-constexpr size_t kHeaderSize = 13;
+constexpr size_t kHeaderSize = 9;
 
 template <typename Number>
 void put(std::string& bytes, Number number) {
@@ -26,43 +22,28 @@ Number number_at(std::string_view bytes, size_t offset) {
   return number;
 }
 
-bool begins_alike(std::string_view bytes, std::string_view magic) {
-  const size_t size = std::min(bytes.size(), magic.size());
-  return bytes.substr(0, size) == magic.substr(0, size);
-}
-
 }  // namespace
 
-std::string client_greeting(uint32_t version) {
-  std::string bytes(kClientMagic);
+std::string greeting(std::string_view magic, uint32_t version) {
+  std::string bytes(magic);
   put(bytes, version);
   return bytes;
 }
-
-std::string server_greeting(uint64_t identity) {
-  std::string bytes(kServerMagic);
-  put(bytes, kVersion);
-  put(bytes, identity);
-  return bytes;
-}
-
-bool may_be_client_greeting(std::string_view bytes) { return begins_alike(bytes, kClientMagic); }
-
-bool may_be_server_greeting(std::string_view bytes) { return begins_alike(bytes, kServerMagic); }
 
 uint32_t greeting_version(std::string_view greeting) {
   return number_at<uint32_t>(greeting, kClientMagic.size());
 }
 
-uint64_t server_identity(std::string_view greeting) {
-  return number_at<uint64_t>(greeting, kServerMagic.size() + sizeof kVersion);
+std::string encode_identity(uint64_t identity) {
+  std::string bytes;
+  put(bytes, identity);
+  return bytes;
 }
 
+uint64_t decode_identity(std::string_view bytes) { return number_at<uint64_t>(bytes, 0); }
+
 std::string encode(const Message& message) {
-  std::string bytes;
-  bytes.reserve(kHeaderSize + message.key.size() + message.value.size());
-  bytes += static_cast<char>(message.kind);
-  put(bytes, message.number);
+  std::string bytes(1, static_cast<char>(message.kind));
   put(bytes, static_cast<uint32_t>(message.key.size()));
   put(bytes, static_cast<uint32_t>(message.value.size()));
   return bytes + message.key + message.value;
@@ -74,14 +55,12 @@ std::optional<Message> take_message(std::string& buffer) {
   require(kind >= Kind::kSet && kind <= Kind::kRefused, "there is no message of kind {}",
           static_cast<int>(kind));
   if (buffer.size() < kHeaderSize) return std::nullopt;
-  const auto number = number_at<uint32_t>(buffer, 1);
-  const size_t key = number_at<uint32_t>(buffer, 5);
-  const size_t value = number_at<uint32_t>(buffer, 9);
+  const size_t key = number_at<uint32_t>(buffer, 1);
+  const size_t value = number_at<uint32_t>(buffer, 5);
   require(key <= kMaxStoreKey && value <= kMaxStoreValue,
           "a message with a key of {} and a value of {} bytes", key, value);
   if (buffer.size() < kHeaderSize + key + value) return std::nullopt;
-  Message message{kind, number, buffer.substr(kHeaderSize, key),
-                  buffer.substr(kHeaderSize + key, value)};
+  Message message{kind, buffer.substr(kHeaderSize, key), buffer.substr(kHeaderSize + key, value)};
   buffer.erase(0, kHeaderSize + key + value);
   return message;
 }

@@ -2,13 +2,13 @@
 //
 //   client greeting   "labstore"  u32 version
 //   server greeting   "LABSTORE"  u32 version  u64 identity of this server
-//   message           u8 kind  u32 number  u32 key size  u32 value size  key  value
+//   message           u8 kind  u32 key size  u32 value size  key  value
 //
-// The client speaks first and waits for the server's greeting. Then every request gets one reply
-// with the same number. A `get` whose key is not set gets it only once the key is set, and never if
-// the client sends another request first: that is how a client stops waiting.
+// The client speaks first and waits for the server's greeting. Then every request gets one reply.
+// Both greetings have begun alike in all versions, so that each side can name the other's.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,26 +17,28 @@
 
 namespace lab::tcp_store {
 
-inline constexpr uint32_t kVersion = 1;
-inline constexpr size_t kClientGreetingSize = 12;
-inline constexpr size_t kServerGreetingSize = 20;
+inline constexpr uint32_t kVersion = 2;
+inline constexpr std::string_view kClientMagic = "labstore";
+inline constexpr std::string_view kServerMagic = "LABSTORE";
+inline constexpr size_t kGreetingSize = 12;
+inline constexpr size_t kIdentitySize = 8;
 
-std::string client_greeting(uint32_t version = kVersion);
-std::string server_greeting(uint64_t identity);
+/// The longest time that a server keeps one `get` waiting. Clients that wait for longer ask again,
+/// so a server soon notices those that have left.
+inline constexpr std::chrono::milliseconds kLongestWait{1000};
 
-/// Whether this may be the beginning of the greeting of a client (server) of any version.
-bool may_be_client_greeting(std::string_view bytes);
-bool may_be_server_greeting(std::string_view bytes);
-/// The version in a complete greeting.
+std::string greeting(std::string_view magic, uint32_t version = kVersion);
+/// The version in a greeting, after its magic.
 uint32_t greeting_version(std::string_view greeting);
-uint64_t server_identity(std::string_view greeting);
+
+std::string encode_identity(uint64_t identity);
+uint64_t decode_identity(std::string_view bytes);
 
 enum class Kind : uint8_t {
-  // Requests; `add` has the amount as decimal text in `value`.
+  // Requests
   kSet = 1,
-  kGet,
-  kTryGet,
-  kAdd,
+  kGet,  // `value`: how long to wait for the key, in milliseconds, as decimal text
+  kAdd,  // `value`: the amount, likewise
   // Replies
   kValue,   // done; `value` is the answer
   kAbsent,  // the key is not set
@@ -45,7 +47,6 @@ enum class Kind : uint8_t {
 
 struct Message {
   Kind kind = Kind::kValue;
-  uint32_t number = 0;
   std::string key = {};
   std::string value = {};
 };
