@@ -66,13 +66,18 @@ def total_in_words(result):
     return total(result) if is_graded(result) else "?"
 
 
+def time_in_words(lab):
+    """When a lab was handed in, and who says so."""
+    how = {"list": "the list", "commit": "the commit", "file": "the file"}[lab["time_source"]]
+    return f"{lab['time']}, as {how} says"
+
+
 def lateness(lab):
     """When a lab was handed in, and what that means; empty if no deadline was missed."""
     if not lab["days_late"] or not lab["points"]:
         return ""
     days = "1 day" if lab["days_late"] == 1 else f"{lab['days_late']} days"
-    how = {"list": "the list", "commit": "the commit", "file": "the file"}[lab["time_source"]]
-    return f"{days} late ({lab['time']}, as {how} says): {lab['score']} of {lab['points']} points count"
+    return f"{days} late ({time_in_words(lab)}): {lab['score']} of {lab['points']} points count"
 
 
 def write_submission(folder, submission, result, labs):
@@ -83,6 +88,8 @@ def write_submission(folder, submission, result, labs):
     for lab in labs:
         tasks = result[lab.number]["tasks"]
         page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>")
+        if result[lab.number]["time"]:
+            page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(result[lab.number]))}</p>")
         if late := lateness(result[lab.number]):
             page.append(f"<p>{html.escape(late)}</p>")
         page.append("<table>")

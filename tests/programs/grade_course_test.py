@@ -216,6 +216,9 @@ class GradeCourseTest(unittest.TestCase):
         self.assertEqual(moodle[2][:4], ["'=Bob", "bob@uni.edu", "101", "28"])
         self.assertIn("3: is wrong\n", moodle[2][4])
         self.assertIn("2 days late", moodle[2][4])
+        page = (self.folder / "grades/Ann_A/index.html").read_text(encoding="utf-8")
+        self.assertIn(f"<p>{FILE}, handed in 2026-", page)
+        self.assertIn(", as the list says</p>", page)
         canvas = self.table("canvas.csv")
         self.assertEqual(canvas[:3], [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 02"],
                                       ["    Points Possible", "", "", "", "", "100"],

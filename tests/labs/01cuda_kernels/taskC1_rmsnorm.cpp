@@ -44,6 +44,9 @@ using Factor = double (*)(double s, double n, double e);
 double right_factor(double s, double n, double e) { return 1 / std::sqrt(s / n + e); }
 
 const std::pair<const char*, Factor> kWrongFactors[] = {
+    {"epsilon times the number of columns is too large for a float: divide the sum of the squares "
+     "instead",
+     [](double s, double n, double e) { return n * e > 3.4e38 ? 0 : right_factor(s, n, e); }},
     {"the sum of the squares was not divided by the number of columns: it is the root of their "
      "mean",
      [](double s, double, double e) { return 1 / std::sqrt(s + e); }},
@@ -155,7 +158,7 @@ TEST(TaskC1, RowsOfAnyLength) {
 TEST(TaskC1, AnyNumberOfRows) {
   judge({draw_rows(1, 40, 1e-5, 0), draw_rows(150, 40, 1e-5, 10), draw_rows(0, 40, 1e-5, 20),
          draw_rows(3, 40, 1e-5, 30), draw_rows(3, 0, 1e-5, 40), draw_rows(1, 40, 1e-5, 50)});
-  judge({draw_rows(200'003, 1, 1e-5, 60)}, {.block_step = 97});
+  judge({draw_rows(300'003, 1, 1e-5, 60)}, {.block_step = 145});
 }
 
 TEST(TaskC1, EpsilonIsAddedToTheMean) {
@@ -167,6 +170,12 @@ TEST(TaskC1, LargeNumbersAndWeights) {
   const Rows rows = draw_rows(3, 100, 1e-5, 0);
   for (float& x : rows.x.values()) x = std::copysign(1e16F, x);
   for (float& weight : rows.weight.values()) weight *= 1e25F;
+  judge({rows});
+}
+
+TEST(TaskC1, LargeEpsilon) {
+  Rows rows = draw_rows(5, 100, 1e-5, 20);
+  rows.epsilon = 1e37F;
   judge({rows});
 }
 

@@ -69,7 +69,7 @@ Tensor input_of(const BlockCase& c, size_t microbatch) {
 }
 
 Tensor gradient_of(const BlockCase& c, size_t microbatch) {
-  return draw_tensor({c.rows(), c.model.dim}, 1.0, c.seed + 200 + microbatch);
+  return draw_tensor({c.rows(), c.model.dim}, c.gradients, c.seed + 200 + microbatch);
 }
 
 Values only_slice(const Values& values, const lab::TensorSlice& own) {

@@ -19,7 +19,8 @@ struct BlockCase {
   int64_t length = 4;
   size_t microbatches = 2;
   double leftover = 0;
-  float gates = 1;  // factor of gate_proj
+  float gates = 1;      // factor of gate_proj
+  float gradients = 1;  // factor of what comes in
   uint64_t seed = 1;
 
   int64_t rows() const { return batch * length; }

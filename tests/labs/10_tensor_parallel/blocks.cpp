@@ -198,6 +198,7 @@ std::vector<BlockCase> draw_cases(int64_t n, uint64_t seed) {
       {.name = "a single position", .model = model(n, n, 2, n), .length = 1},
       {.name = "gates of hundreds", .model = model(n, n, 4, 3 * n), .gates = 300},
       {.name = "hundreds of positions", .model = model(n, n, 2, n), .batch = 65, .length = 8},
+      {.name = "gradients of zeros", .model = model(n, n, 2, n), .leftover = 0.5, .gradients = 0},
       {.name = "drawn",
        .model = model(2 * n, n, 2 + 2 * below(3), n * (1 + below(6))),
        .batch = 1 + below(3),

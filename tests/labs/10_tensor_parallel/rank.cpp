@@ -160,15 +160,19 @@ void note_messages(const ProcessGroup& world, Parcel& result, const std::string&
 
 namespace {
 
-/// Task 1: both functions in both directions.
+/// Task 1: both functions in both directions; in the world, or with each rank in a group of its
+/// own.
 Parcel run_conjugates(const Parcel& input, ProcessGroup& world) {
+  std::optional<ProcessGroup> own;
+  if (input.number("alone") != 0) own.emplace(world.split(world.rank(), 0, "own"));
+  ProcessGroup& ranks = own ? *own : world;
   Parcel result;
   const auto call = [&](const char* name, auto function, Pass pass) {
     const Tensor x = input.tensor("x").clone();
     const auto memory = std::make_shared<lab::MemoryAccount>();
     note_messages(world, result, fmt::format("{}.sent", name), [&] {
       const lab::CountMemory counting(memory);
-      function(x, pass, world);
+      function(x, pass, ranks);
     });
     result.set(name, x);
     result.set(fmt::format("{}.copies", name),

@@ -66,7 +66,8 @@ void judge(const std::vector<Tensor>& xs, const std::vector<Parcel>& ranks) {
 }
 
 /// Several shapes, and one of them again with other numbers. In one call the last rank has nothing
-/// but zeros, and takes part all the same.
+/// but zeros, and takes part all the same; in another, each rank is in a group of its own.
+constexpr size_t kAlone = 5;
 void expect_conjugates(size_t n, uint64_t seed, const JobOptions& options) {
   std::vector<Call> calls;
   std::vector<std::vector<Tensor>> all;
@@ -81,12 +82,15 @@ void expect_conjugates(size_t n, uint64_t seed, const JobOptions& options) {
       xs.push_back(draw_tensor(shape, 2.0, drawn + 10 * all.size() + r));
       if (all.size() == 1 && r + 1 == n) xs.back().fill(0.0F);
       call.inputs[r].set("x", xs[r]);
+      call.inputs[r].set("alone", all.size() == kAlone ? 1.0 : 0.0);
     }
     calls.push_back(call);
     all.push_back(xs);
   }
-  judge_calls(calls, options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge(all[k], ranks); });
+  judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& ranks) {
+    if (k != kAlone) return judge(all[k], ranks);
+    for (size_t r = 0; r < n; ++r) judge({all[k][r]}, {ranks[r]});
+  });
 }
 
 TEST(Task1, ThreeRanksLateMessages) { expect_conjugates(3, 11, late_messages(11)); }
