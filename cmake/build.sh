@@ -15,18 +15,27 @@ if ! flock --nonblock "$lock"; then
   flock --timeout 1800 "$lock" || { echo "error: that build has been running for half an hour" >&2 && exit 1; }
 fi
 
-# ninja compares times: a file that has been replaced by an older one (mv, cp -p, an archive) is new to it if touched.
 cd "$source"
 known=$build/labs.cksum
 files=(labs/*/*.cpp labs/*/*.cu)
-if ((${#files[@]})); then
-  now=$(cksum -- "${files[@]}" 2>/dev/null) || true  # an editor may just be replacing one
-  if [[ -f $known ]]; then
-    while read -r _ _ file; do
-      if [[ $file -ot $known ]]; then touch -- "$file"; fi
-    done < <(comm -13 <(sort "$known") <(sort <<<"$now"))
-  fi
-  printf '%s\n' "$now" >"$known"
-fi
+if ((!${#files[@]})); then cmake --build "$build" "$@" {lock}<&-; exit; fi
 
-cmake --build "$build" "$@" {lock}<&-
+sums() { cksum -- "${files[@]}" 2>/dev/null | sort || true; } # an editor may just be replacing one
+# Names of the files whose contents were others when $1 was written.
+changed_since() { comm -13 <(sort "$1") <(sums) | while read -r _ _ file; do echo "$file"; done; }
+
+# ninja compares times: a file that has been replaced by an older one (mv, cp -p, an archive) is new to it if touched.
+if [[ -f $known ]]; then
+  changed_since "$known" | while read -r file; do
+    if [[ $file -ot $known ]]; then touch -- "$file"; fi
+  done
+fi
+while true; do
+  sums >"$known"
+  status=0
+  cmake --build "$build" "$@" {lock}<&- || status=$?
+  # So is one that was saved while it was compiled: what was made of it is newer than it.
+  mapfile -t files_saved < <(changed_since "$known")
+  if ((!${#files_saved[@]})); then exit "$status"; fi
+  touch -- "${files_saved[@]}"
+done

@@ -23,6 +23,15 @@ const Kernels& kernels_for(const char* what, std::initializer_list<const Tensor*
   return device == Device::kCpu ? cpu_kernels() : accelerator().kernels();
 }
 
+/// On a GPU, the kernels check.
+void check_tokens(const char* function, std::span<const int32_t> tokens, const Tensor& table) {
+  if (table.device() != Device::kCpu) return;
+  for (const int32_t token : tokens)
+    require(token >= -1 && token < table.row_count(),
+            "{}: token {}, but the table has {} rows, counted from 0", function, token,
+            table.row_count());
+}
+
 /// `t` must be a matrix (all dimensions but the last taken together) of that size.
 void check_matrix(const char* what, const Tensor& t, int64_t rows, int64_t columns) {
   require(t.defined() && t.row_count() == rows && t.size(-1) == columns,
@@ -59,17 +68,13 @@ void linear_backward_weight(const Tensor& dy, const Tensor& x, const Tensor& dwe
 
 void embedding_forward(std::span<const int32_t> tokens, const Tensor& table, const Tensor& y) {
   check_matrix("embedding_forward y", y, static_cast<int64_t>(tokens.size()), table.size(-1));
-  if (table.device() == Device::kCpu) {
-    for (int32_t token : tokens)
-      require(token >= -1 && token < table.row_count(),
-              "embedding_forward: token {}, but the table has {} rows, counted from 0", token,
-              table.row_count());
-  }
+  check_tokens("embedding_forward", tokens, table);
   kernels_for("embedding_forward", {&table, &y}).embedding_forward(tokens, table, y);
 }
 
 void embedding_backward(std::span<const int32_t> tokens, const Tensor& dy, const Tensor& dtable) {
   check_matrix("embedding_backward dy", dy, static_cast<int64_t>(tokens.size()), dtable.size(-1));
+  check_tokens("embedding_backward", tokens, dtable);
   kernels_for("embedding_backward", {&dy, &dtable}).embedding_backward(tokens, dy, dtable);
 }
 

@@ -21,6 +21,9 @@ add_custom_command(OUTPUT made COMMAND cmake -E touch made)
 add_custom_command(OUTPUT warned COMMAND echo "warning: unused" COMMAND cmake -E touch warned)
 add_custom_command(OUTPUT labs/02_x/x.o COMMAND echo "x.cpp: error in the lab" COMMAND sh -c "exit 3")
 add_custom_command(OUTPUT other.o COMMAND echo "other.cpp: error elsewhere" COMMAND sh -c "exit 3")
+add_custom_command(OUTPUT saved.o DEPENDS ${CMAKE_SOURCE_DIR}/labs/02_x/saved.cpp
+  COMMAND cp ${CMAKE_SOURCE_DIR}/labs/02_x/saved.cpp read COMMAND sh ${CMAKE_SOURCE_DIR}/save.sh COMMAND mv read saved.o)
+add_custom_target(saved DEPENDS saved.o)
 add_custom_target(quiet DEPENDS made)
 add_custom_target(loud DEPENDS warned)
 add_custom_target(broken DEPENDS other.o labs/02_x/x.o)
@@ -39,6 +42,14 @@ says '' quiet # up to date
 touch "$root/new.part"
 says '' quiet # cmake runs again
 says 'warning: unused' loud
+
+# A file that is saved while it is compiled is compiled again: what was made of it would be newer.
+mkdir -p "$root/labs/02_x"
+echo old >"$root/labs/02_x/saved.cpp"
+echo "echo new >'$root/labs/02_x/saved.cpp'" >"$root/save.sh"
+cmake -S "$root" -B "$build" >/dev/null
+says '' saved
+[[ $(<"$build/saved.o") == new ]] || fail "what was saved during the build was not compiled"
 
 # Both fail at once, because two run at once, and in either order.
 build_jobs() { echo 2; }

@@ -74,7 +74,6 @@ std::vector<Mistake> BlockMistakes::output(const std::string& where, size_t m) c
   return {
       {own, where + "only what this rank's slice contributes: the last matrix of a block is row "
                     "parallel, its products are summed over the ranks"},
-      {plus(own, input, -1), where + "only this rank's slice, and without the residual path"},
       {plus(right, input, ranks() - 1),
        where + "the residual path is in the sum once per rank: add it after the sum"},
       {plus(right, input, ranks() / 2 - 1),
@@ -82,6 +81,7 @@ std::vector<Mistake> BlockMistakes::output(const std::string& where, size_t m) c
                "only; add it after the sum"},
       {plus(right, input, -1),
        where + "the residual path is missing: the block is added to its input"},
+      {plus(own, input, -1), where + "only this rank's slice, and without the residual path"},
       {plus(plus(right, input, -1), numbers_of(t.normed)),
        where + "the norm of the input is added, not the input itself"}};
 }

@@ -38,7 +38,12 @@ class Judge {
                              wrong_messages(name() + "_forward", sent, talks(), size()),
                              kept.made_by.empty() ? what + ": changed: mlp_forward only reads it"
                                                   : what + ": wrong, although " + made +
-                                                        " is right: that leaves " + kept.made_by)});
+                                                        " is right: that leaves " + kept.made_by),
+                         .where = place(r, m),
+                         .if_not_finite =
+                             what + " has numbers that nobody has computed: the function must fill "
+                                    "it, for the backward pass, and read nothing before it is "
+                                    "filled"});
           made = "kept." + kept.name;
         }
         const std::string forward = name() + "_forward";
@@ -49,7 +54,8 @@ class Judge {
                            wrong_messages(forward, sent, talks(), size()),
                            forward + ": wrong, although " + made + " is right: that leaves the " +
                                (mlp() ? "product with down" : "product with attention_out") +
-                               ", its sum and the residual path")});
+                               ", its sum and the residual path"),
+                       .where = place(r, m)});
         expect_all_reduces(forward, sent, talks(), size());
         untouched(r, m, "forward");
       }
@@ -67,7 +73,8 @@ class Judge {
                       {.unexplained = first_of(wrong_backward_messages(r, m),
                                                what + ": wrong, although the gradients of the "
                                                       "matrices are right: that leaves its sum and "
-                                                      "the norm's backward pass")});
+                                                      "the norm's backward pass"),
+                       .where = place(r, m)});
       }
     for (size_t r = 0; r < ranks_.size(); ++r) {
       weight(r, norm());
@@ -91,6 +98,9 @@ class Judge {
   BlockMistakes mistakes(size_t r) const { return {case_, block_, values_, whole_, own(r)}; }
   static std::string at(const std::string& what, size_t r, size_t m) {
     return fmt::format("{} on rank {}, microbatch {}", what, r, m);
+  }
+  static std::string place(size_t r, size_t m) {
+    return fmt::format("rank {}, microbatch {}, ", r, m);
   }
   std::string wrong_backward_messages(size_t r, size_t m) const {
     return wrong_messages(name() + "_backward", ranks_[r].part(fmt::format("backward.sent.{}", m)),

@@ -19,6 +19,8 @@ int32_t target_in(const LossCase& c, const Way& way, int64_t i) {
       return token(i + 1);
     case Way::Target::kSame:
       return (i + 1) % c.batch.length == 0 ? lab::kPadding : token(i);
+    case Way::Target::kSameToTheEnd:
+      return token(i);
     case Way::Target::kNoPadding:
       return (i + 1) % c.batch.length == 0 ? lab::kPadding : std::max(0, token(i + 1));
   }
@@ -65,6 +67,7 @@ Outcome compute(const LossCase& c, size_t rank, size_t ranks, const Way& way) {
       const double from = way.same_largest ? largest : largest_in(range);
       if (counts && range.first <= target && target < range.last)
         target_score = score(target) - (way.own_largest_score ? largest_in(range) : from);
+      if (way.only_with_target && !(range.first <= target && target < range.last)) continue;
       for (int64_t v = range.first; v < range.last; ++v) sum += std::exp(score(v) - from);
     }
     if (way.times_largest) target_score -= static_cast<double>(ranks - 1) * largest;

@@ -59,11 +59,18 @@ struct Way {
   bool times_largest = false;        // the largest score is subtracted on every rank
   bool own_largest_score = false;    // only the target's counts from the own rank's largest
   bool plain_score = false;          // the largest score is not subtracted from the target's
-  bool shifted_score = false;   // the target's score is read at its number, from the row's start
-  bool late_score = false;      // the target's score is read when it is an exponential
-  bool own_targets = false;     // a rank's loss is of its own tokens
-  bool log_everywhere = false;  // the sum counts where nothing is predicted
-  enum class Target { kNext, kNextOfBatch, kSame, kNoPadding } target = Target::kNext;
+  bool shifted_score = false;     // the target's score is read at its number, from the row's start
+  bool late_score = false;        // the target's score is read when it is an exponential
+  bool own_targets = false;       // a rank's loss is of its own tokens
+  bool only_with_target = false;  // a rank without the target puts in no exponentials
+  bool log_everywhere = false;    // the sum counts where nothing is predicted
+  enum class Target {
+    kNext,
+    kNextOfBatch,
+    kSame,
+    kSameToTheEnd,
+    kNoPadding
+  } target = Target::kNext;
   double divisor = 0;  // 0: all targets
 };
 

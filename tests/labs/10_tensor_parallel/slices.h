@@ -44,6 +44,8 @@ struct Judged {
   double terms = 100;
   double least = 1;
   std::string unexplained = {};
+  std::string where = {};  // what comes before "row 0, column 0"
+  std::string if_not_finite = {};
 };
 
 /// Ends the test as failed unless the tensor is right: up to the rounding of sums of `terms`
@@ -59,13 +61,15 @@ inline void expect_tensor(const std::string& what, const Tensor& got, const Numb
        .values = right,
        .tolerance = {4e-7 * std::sqrt(judged.terms) * size + 2e-6 * size},
        .name =
-           [width](size_t i) {
+           [width, where = judged.where](size_t i) {
              const auto w = static_cast<size_t>(width);
-             return fmt::format("row {}, column {}", i / w, i % w);
+             return fmt::format("{}row {}, column {}", where, i / w, i % w);
            },
        .mistakes = mistakes,
-       .if_not_finite = what + " has numbers that nobody has computed: a tensor was read "
-                               "before it was filled, or exp overflowed",
+       .if_not_finite = judged.if_not_finite.empty()
+                            ? what + " has numbers that nobody has computed: a tensor was read "
+                                     "before it was filled, or exp overflowed"
+                            : judged.if_not_finite,
        .unexplained = judged.unexplained});
 }
 

@@ -45,7 +45,8 @@ std::string embed_backward_cause(const EmbedCase& c) {
   if (c.by_threads)
     return wrong +
            "do several threads add to the same row at once? Then some of what they add gets lost";
-  if (c.others.empty()) return wrong + "each row of dy belongs to the row of its token";
+  if (c.others.empty())
+    return wrong + "each row of dy belongs to the row of its token, counted from vocabulary.first";
   return wrong +
          (different.size() < c.tokens.size()
               ? "a token that occurs twice adds twice; and the tokens are those passed, not "

@@ -51,11 +51,19 @@ std::string where_wrong(const LossCase& c, const Numbers& got, const Numbers& ri
              : "";
 }
 
+constexpr char kWhoAddsWhat[] =
+    "causal_lm_loss: the loss is wrong. Of each position, every rank adds its exponentials, and "
+    "only the one whose range has the target adds the target's score; the others have no such "
+    "score";
+
 void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
   const size_t n = ranks.size();
   for (size_t r = 0; r < n; ++r) {
     const Outcome right = compute(c, r, n);
     const std::string wrong_traffic = wrong_loss_messages(c, n, ranks[r].part("sent"));
+    // Where nearly all positions have a target, rounding makes as large a difference.
+    const bool tells_positions =
+        static_cast<double>(c.positions()) > 1.01 * static_cast<double>(c.targets());
     const std::vector<std::pair<Way, std::string>> ways{
         {{.all_sums = false},
          "the softmax of this rank's scores alone: the sum of the exponentials is that of all "
@@ -78,7 +86,7 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          "padding, or the last position of a row, has a gradient: it predicts nothing"},
         {{.divisor = static_cast<double>(std::max<int64_t>(1, c.batch.target_count()))},
          "divided by this microbatch's targets, not by total_targets"},
-        {{.divisor = static_cast<double>(c.positions())},
+        {{.divisor = tells_positions ? static_cast<double>(c.positions()) : 1},
          "divided by the number of positions, not by total_targets"},
         {{.divisor = std::max(1.0, static_cast<double>(static_cast<int32_t>(c.targets())))},
          "total_targets is an int64_t, and must not be narrowed to 32 bits"},
@@ -110,6 +118,10 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.target = Way::Target::kNextOfBatch},
          "the last position of a row predicts the first token of the next row"},
         {{.target = Way::Target::kSame}, "position t predicts token t + 1, not token t"},
+        {{.target = Way::Target::kSameToTheEnd}, "position t predicts token t + 1, not token t"},
+        {{.only_with_target = true},
+         "a rank that does not have the target leaves out its exponentials: every rank's belong in "
+         "the sum"},
         {{.target = Way::Target::kNoPadding}, "padding is taken for token 0 as a target"}};
     lab::grading::expect(
         ranks[r].number("loss"),
@@ -137,8 +149,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                    "score begin with 0, or with numeric_limits<float>::min(), which is positive? "
                    "Begin with -infinity"
                  : "causal_lm_loss: exp overflows, or log(0): subtract the largest score of all "
-                   "ranks first, in each position its own",
-         .unexplained = first_of(wrong_traffic, c.lesson)});
+                   "ranks first, in each position its own; ranks find it with ReduceOp::kMax",
+         .unexplained = first_of(wrong_traffic, first_of(c.lesson, n > 1 ? kWhoAddsWhat : ""))});
     const double share = 1.0 / static_cast<double>(std::max<int64_t>(1, c.targets()));
     const Numbers gradient = numbers_of(ranks[r].tensor("gradient"));
     const std::string where = where_wrong(c, gradient, right.gradient, share);

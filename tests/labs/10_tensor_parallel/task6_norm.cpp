@@ -173,9 +173,6 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                                        "were, although those of the matrices are scaled: all are"
                                      : "clip_gradients: the gradients are as they were, although "
                                        "their norm exceeds max_norm"},
-                    {plus(zero, before, c.limit / std::sqrt(static_cast<double>(ranks.size()))),
-                     "clip_gradients: scaled to a rank's share of max_norm: the gradients of all "
-                     "ranks together have the norm max_norm"},
                     {plus(zero, before, std::min(1.0, limit / std::sqrt(own))),
                      "clip_gradients: scaled by the norm of this rank's own gradients, as "
                      "lab::clip_gradients does it"},
@@ -184,6 +181,9 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     {plus(zero, before, c.limit),
                      "clip_gradients: scaled up to max_norm; gradients that are short enough stay "
                      "as they are"},
+                    {plus(zero, before, c.limit / std::sqrt(static_cast<double>(ranks.size()))),
+                     "clip_gradients: scaled to a rank's share of max_norm: the gradients of all "
+                     "ranks together have the norm max_norm"},
                     {plus(zero, before, limit / (norm + 1e-6)),
                      "clip_gradients: scaled by max_norm / (norm + 1e-6), as PyTorch does it: by "
                      "max_norm / norm"},
