@@ -67,12 +67,13 @@ const std::pair<const char*, Factor> kWrongFactors[] = {
 };
 
 /// inverse_rms [rows], or y [rows, columns], as each thread sees its part of the row.
-Numbers results_of(const Rows& rows, bool y, Factor factor, const RowPart& part) {
+Numbers results_of(const Rows& rows, bool y, Factor factor, const RowPart& part,
+                   bool squares = true) {
   Numbers results;
   for (size_t n = 0; n < rows.count(); ++n) {
     const float* x = rows.x.data() + n * rows.columns();
     Numbers factors(x, x + rows.columns());
-    for (double& value : factors) value *= value;
+    for (double& value : factors) value *= squares ? value : 1;
     factors = sums_of(part, factors);
     for (double& sum : factors)
       sum = factor(sum, static_cast<double>(rows.columns()), rows.epsilon);
@@ -89,6 +90,8 @@ std::vector<Mistake> mistakes(const Rows& rows, bool y) {
     all.push_back({results_of(rows, y, factor, {}), message});
   for (const RowPart& part : parts_of_row(rows.columns()))
     all.push_back({results_of(rows, y, right_factor, part), part.mistake});
+  all.push_back({results_of(rows, y, right_factor, {}, false),
+                 "the numbers are added up, not their squares"});
   if (!y) return all;
   Numbers without = results_of(rows, y, right_factor, {});
   Numbers of_row = without;

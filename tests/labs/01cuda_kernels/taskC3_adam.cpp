@@ -55,6 +55,8 @@ struct Terms {
   bool skip_zero = false;
   bool swapped = false;         // the corrections
   bool corrected_root = false;  // the root is divided, not what is under it
+  bool one_decay = false;       // both moments decay by beta1
+  bool keeps_moments = false;   // the new ones are not stored
   int times = 1;
 };
 
@@ -67,7 +69,8 @@ Element updated(const Terms& t) {
   for (int time = 0; time < t.times && (t.g != 0 || !t.skip_zero); ++time) {
     const Element old = e;
     e.m = t.beta1 * e.m + (1 - t.beta1) * t.g;
-    e.v = t.beta2 * e.v + (1 - t.beta2) * (t.square ? t.g * t.g : t.g);
+    const double decay = t.one_decay ? t.beta1 : t.beta2;
+    e.v = decay * e.v + (1 - decay) * (t.square ? t.g * t.g : t.g);
     const Element& used = t.old_moments ? old : e;
     double correction1 = 1 - std::pow(t.beta1, t.step1);
     double correction2 = 1 - std::pow(t.beta2, t.step2);
@@ -76,6 +79,7 @@ Element updated(const Terms& t) {
     const double root = t.corrected_root ? std::sqrt(used.v) / correction2 : std::sqrt(square);
     e.moved -= t.learning_rate * used.m / correction1 /
                (t.root_last ? std::sqrt(square + t.epsilon) : root + t.epsilon);
+    if (t.keeps_moments) e.m = t.m, e.v = t.v;
     if (!t.stores_corrected) continue;
     e.m /= 1 - std::pow(t.beta1, t.step1);
     e.v /= 1 - std::pow(t.beta2, t.step2);
@@ -115,6 +119,10 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { t.old_moments = true; }},
     {"the two betas are swapped: beta1 is for the mean of gradients, beta2 for that of squares",
      [](Terms& t) { std::swap(t.beta1, t.beta2); }},
+    {"the second moment decays by beta1: it decays by beta2", [](Terms& t) { t.one_decay = true; }},
+    {"the moments are as they were: store the new ones for the next step",
+     [](Terms& t) { t.keeps_moments = true; }},
+    {"the learning rate is missing", [](Terms& t) { t.learning_rate = 1; }},
     {"elements whose gradient is 0 were left out: their moments still shrink, and the weights "
      "still move by them",
      [](Terms& t) { t.skip_zero = true; }},
