@@ -220,11 +220,10 @@ def page(experiment, folder, options, runs, rows, change, test):
         parts.append(section("The test", f"<p>./workbook test {number.lstrip('0')}: {html.escape(test)}</p>"))
     if change:
         shown = f"<pre>{difference(change.splitlines())}</pre>"
-    elif change is None:
-        shown = "<p>This copy of the workbook does not show it, since the lines around it are the solution's.</p>"
     else:
         shown = "<p>Appears here once you have all points of the lab: the lines around it are the solution's.</p>"
-    parts.append(section("The change", shown))
+    if change is not None:  # a copy without solutions cannot show it
+        parts.append(section("The change", shown))
     return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
             f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n" + "".join(parts)

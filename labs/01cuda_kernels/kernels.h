@@ -41,7 +41,7 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
 /// 0, whatever the scores are. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not
-/// scaled. Results are finite if the scores of a row differ by no more than the largest float.
+/// scaled. Results are finite as long as the largest score of a row minus its smallest is.
 /// Accepted errors in rows of up to 10,000 scores, and ten times as much in longer ones: of a loss,
 /// 1e-5 (relative; below 1: absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7).
 /// `scale` is not negative. Without a score there is nothing to write, not even losses.

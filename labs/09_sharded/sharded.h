@@ -126,7 +126,8 @@ using lab::LossFunction;
 ///
 /// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
 ///     pass; there may be none. The number of targets may differ; it may be 0, even on all ranks:
-///     the loss is then given 0, gradients are 0, and the update takes place all the same.
+///     the loss is then given 0 (you may pass 1 instead), gradients are 0, and the update takes
+///     place all the same.
 /// Returns this rank's part of the loss: the sum of its cross-entropies divided by the targets of
 /// all ranks. Those of all ranks add up to the mean.
 double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatches,

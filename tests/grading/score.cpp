@@ -51,6 +51,15 @@ std::string repeated(const TaskResult& result) {
                      more == 1 ? "says" : "say");
 }
 
+/// A line for each other cause: later tests often say what follows from the first.
+std::string others(const Task& task, const TaskResult& result) {
+  std::string lines;
+  const std::vector<Failure> failures = distinct(result.failures);
+  for (size_t i = 1; i < failures.size(); ++i)
+    lines += fmt::format("task {} · {}: {}\n", task.id, failures[i].test, failures[i].diagnosis());
+  return lines;
+}
+
 constexpr const char* kNotRun = "not run";
 
 std::string state(const TaskResult& result) {
@@ -74,10 +83,9 @@ std::string task_report(const LabPoints& points, const TaskResult& result) {
   }
   if (result.unwritten())
     fmt::format_to(out, "{}\n\n", result.failures[0].message);
-  else
-    for (const Failure& failure : distinct(result.failures))
-      fmt::format_to(out, "task {} · {}\n{}\n", task.id, failure.test,
-                     indented(failure.message, "  "));
+  else if (!result.passed())
+    fmt::format_to(out, "task {} · {}\n{}\n{}", task.id, result.failures[0].test,
+                   indented(result.failures[0].message, "  "), others(task, result));
   report += repeated(result);
   if (result.passed())
     for (const std::string& note : result.notes) fmt::format_to(out, "note: {}\n", note);
@@ -113,10 +121,10 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
     if (next == nullptr && !result.passed()) next = &task;
     if (result.unwritten())
       failures += "  " + result.failures[0].message + "\n";
-    else
-      for (const Failure& failure : distinct(result.failures))
-        failures += fmt::format("  task {} · {}\n{}", task.id, failure.test,
-                                indented(failure.told(), "    "));
+    else if (!result.failures.empty())
+      failures += fmt::format("  task {} · {}\n{}{}", task.id, result.failures[0].test,
+                              indented(result.failures[0].told(), "    "),
+                              indented(others(task, result), "  "));
     failures += indented(repeated(result), "    ");
     if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
     table +=

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/format.h"
+
 namespace lab::grading {
 namespace {
 
@@ -16,15 +18,16 @@ constexpr double kTolerance = 1e-6;
 // Times what the oracle's own gradients are off by, as estimated once.
 constexpr double kRoundings = 4;
 
+std::string targets(double count) { return counted(static_cast<int64_t>(count), "target"); }
+
 std::string totals_in_words(const TrainingStep& s) {
   const Numbers totals = s.result.numbers(s.entry("totals"));
   if (totals.empty()) return s.is_last_stage() ? "loss was never called in this step" : "";
   const std::string called =
       fmt::format("loss was called with total_targets = {}; ", fmt::join(totals, ", "));
-  if (s.training.ranks() == 1)
-    return called + fmt::format("this step has {} targets", s.all.targets);
+  if (s.training.ranks() == 1) return called + "this step has " + targets(s.all.targets);
   return called +
-         fmt::format("this rank has {} targets, all ranks have {}", s.own.targets, s.all.targets);
+         fmt::format("this rank has {}, all ranks have {}", targets(s.own.targets), s.all.targets);
 }
 
 void expect_one_update(const TrainingStep& s, size_t rank) {

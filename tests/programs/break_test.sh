@@ -71,7 +71,7 @@ cp "$root/labs/$lab/experiments.txt" shipped/labs/$lab
 printf '\n# Z\nwhat: nothing\nmutant: never_built\nlook: nowhere\n' >>shipped/labs/$lab/experiments.txt
 from=$folder/shipped broken 100/100 D built --steps 3 >built.txt
 has built.txt 'circle: rank 0 -> rank 2'
-has built/index.html 'does not show it'
+lacks built/index.html 'The change'
 from=$folder/shipped refused "has neither solutions/$lab" broken 100/100 Z none
 
 # A lab that has no program: its test judges both versions. One is wrong, one is right but slow.

@@ -185,7 +185,7 @@ TEST(TaskReport, TellsTheSameOfOtherScenariosOnce) {
   const std::string report = task_report(points(), result);
   EXPECT_TRUE(contains(report, "4 of 4 numbers")) << report;
   EXPECT_FALSE(contains(report, "9 of 12 numbers")) << report;
-  EXPECT_TRUE(contains(report, "2 times")) << report;
+  EXPECT_TRUE(contains(report, "\ntask 1 · one rank: y is 2 times what it should be\n")) << report;
   EXPECT_TRUE(contains(report, "(1 more test of this task says the same)")) << report;
 }
 
@@ -196,7 +196,7 @@ TEST(TaskReport, UnwrittenTaskIsOneLine) {
   EXPECT_TRUE(contains(score(points(), {{"1", result}, {"2", passed("2")}}).report,
                        "what to fix:\n  " + todo + "\n"));
   result.failures[1].message = "rank 0 crashed";
-  EXPECT_TRUE(contains(task_report(points(), result), "task 1 · y\n  rank 0 crashed\n"));
+  EXPECT_TRUE(contains(task_report(points(), result), "task 1 · y: rank 0 crashed\n"));
 }
 
 TEST(TaskReport, ANoteIsForATaskThatPasses) {

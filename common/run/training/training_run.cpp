@@ -142,7 +142,9 @@ void TrainingRun::print_start() const {
              counted(plan_.batch, "sequence"), counted(config.context, "token"),
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());
-  if (parts_.model.device() == Device::kCpu && plan_.precision == "float32" && cpu_has_bfloat16())
+  const bool has_whole_weights = plan_.tp == 1 && plan_.shard == 0;
+  if (parts_.model.device() == Device::kCpu && plan_.precision == "float32" && has_whole_weights &&
+      cpu_has_bfloat16())
     fmt::print("        this processor is faster with --precision bfloat16\n");
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);

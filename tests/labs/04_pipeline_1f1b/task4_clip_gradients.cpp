@@ -314,7 +314,7 @@ void expect_refused(const ClipCall& call, const Parcel& result, size_t s, size_t
            ? fmt::format("rank {}: clip_gradients accepts {}: it should throw lab::Error, on every "
                          "rank and before any message",
                          s, call.traits.name)
-           : fmt::format("rank {}: clip_gradients throws \"{}\"\n{}", s,
+           : fmt::format("rank {}: clip_gradients throws \"{}\": it should return the norm\n{}", s,
                          result.text(fmt::format("error.{}", k)), in_call(call)));
 }
 

@@ -62,7 +62,8 @@ void judge(const Case& c, const std::vector<Parcel>& inputs, const std::vector<P
               .mistakes = [=, &inputs] {
                 return std::vector<Mistake>{
                     {plus_earlier(sum_of({inputs[rank]}, entry, own, count, times)),
-                     "this rank's own gradient: nothing was summed"},
+                     "still this rank's own gradient: was nothing summed, or did the sum go into "
+                     "another tensor?"},
                     {sum(rank, 1),
                      "the sum of the last call alone: in stages 2 and 3 it is added "
                      "to what earlier microbatches have left"},

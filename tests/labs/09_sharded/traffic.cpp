@@ -57,7 +57,7 @@ void expect_reduced(const Sizes& sizes, const std::vector<Operation>& reduced, s
   if (calls == parts.size() && reduced.size() < calls)
     stop(
         fmt::format("reduce_gradient sends {} reduce_scatters in {} calls: one in each, even if "
-                    "this rank's gradient is 0 or its shard is padding{}",
+                    "this rank's gradient is 0, its shard is padding, or there is only one rank{}",
                     reduced.size(), calls, where));
   if (reduced.size() != parts.size() && sizes.stage == 1)
     stop(fmt::format(
@@ -164,8 +164,8 @@ void expect_traffic(const TrainingCase& c, const Sizes& sizes, const Parcel& ran
   for (const size_t p : gathered) expected += kFloat * sizes.shard(p);
   if (gathers.size() != gathered.size() || bytes != expected)
     stop(
-        fmt::format("a step gathers {} than it should: {} of {:.0f} bytes together, expected {} of "
-                    "{:.0f}{}",
+        fmt::format("a step gathers {} than it should: {} all_gathers of {:.0f} bytes together, "
+                    "expected {} of {:.0f}{}",
                     gathers.size() + bytes > gathered.size() + expected ? "more" : "less",
                     gathers.size(), bytes, gathered.size(), expected, where));
   if (sizes.stage == 3) expect_gathered_ahead(sizes, gathers, gathered, where);
