@@ -326,7 +326,11 @@ Tensor LlamaStage::backward(const Tensor& output_gradient, int microbatch) {
   std::unique_ptr<InFlight> state = impl_->end(microbatch, "backward");
   const Shape expected = {state->batch, state->length,
                           span().has_head ? impl_->config.vocab_size : impl_->config.dim};
-  require(output_gradient.defined() && output_gradient.shape() == expected,
+  require(
+      output_gradient.defined(),
+      "backward of microbatch {}: an undefined tensor, not the gradient of its output of shape {}",
+      microbatch, to_string(expected));
+  require(output_gradient.shape() == expected,
           "backward: a gradient of shape {} for an output of shape {}",
           to_string(output_gradient.shape()), to_string(expected));
   Tensor gradient = impl_->backward(*state, output_gradient);

@@ -200,13 +200,13 @@ uint64_t begun(const lab::FlightRecorder& recorder) {
   return count;
 }
 
-/// "before >F0, action 3 of 7": the pass or send that would have begun next after `done` of them.
-std::string place_in(const lab::ActionList& actions, uint64_t done) {
-  for (size_t i = 0; i < actions.size(); ++i)
-    if ((!is_message(actions[i].kind) || is_send(actions[i].kind)) && done-- == 0)
-      return fmt::format("before {}, action {} of {}", to_string(actions[i]), i + 1,
+/// "in or after >F0, action 3 of 7": the last pass or send of the `count` that have begun.
+std::string place_in(const lab::ActionList& actions, uint64_t count) {
+  for (size_t i = 0; count > 0 && i < actions.size(); ++i)
+    if ((!is_message(actions[i].kind) || is_send(actions[i].kind)) && --count == 0)
+      return fmt::format("in or after {}, action {} of {}", to_string(actions[i]), i + 1,
                          actions.size());
-  return "after the last action";
+  return "before the first pass";
 }
 
 /// run_actions; an exception out of it says where in the list it was thrown.
