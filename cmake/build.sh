@@ -17,25 +17,30 @@ fi
 
 cd "$source"
 known=$build/labs.cksum
+running=$build/labs.building # there during a build, and after one that was killed
 files=(labs/*/*.cpp labs/*/*.cu)
 if ((!${#files[@]})); then cmake --build "$build" "$@" {lock}<&-; exit; fi
 
 sums() { cksum -- "${files[@]}" 2>/dev/null | sort || true; } # an editor may just be replacing one
-# Names of the files whose contents were others when $1 was written.
+# Names of the files whose contents have changed since $1 was written.
 changed_since() { comm -13 <(sort "$1") <(sums) | while read -r _ _ file; do echo "$file"; done; }
 
-# ninja compares times: a file that has been replaced by an older one (mv, cp -p, an archive) is new to it if touched.
+# ninja compares times. It must be told by a touch of a file that has been replaced by an older one (mv, cp -p, an
+# archive), and of one that was saved while it was compiled: its object is newer than it.
 if [[ -f $known ]]; then
   changed_since "$known" | while read -r file; do
-    if [[ $file -ot $known ]]; then touch -- "$file"; fi
+    if [[ -e $running || $file -ot $known ]]; then touch -c -- "$file"; fi
   done
 fi
+: >"$running"
 while true; do
   sums >"$known"
   status=0
   cmake --build "$build" "$@" {lock}<&- || status=$?
-  # So is one that was saved while it was compiled: what was made of it is newer than it.
-  mapfile -t files_saved < <(changed_since "$known")
-  if ((!${#files_saved[@]})); then exit "$status"; fi
-  touch -- "${files_saved[@]}"
+  mapfile -t changed < <(changed_since "$known")
+  if ((!${#changed[@]})); then break; fi
+  echo "saved meanwhile: building again" # what is above this line is about old contents
+  touch -c -- "${changed[@]}"
 done
+rm -f "$running"
+exit "$status"

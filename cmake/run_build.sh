@@ -35,6 +35,11 @@ export LC_ALL=C # compilers speak many languages; this script knows the word "er
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 if bash "$source/cmake/build.sh" "$source" "$build" --target "$@" >"$log" 2>&1; then exit 0; fi
 
+# What the last attempt has said, if files were saved meanwhile.
+output() {
+  awk '/^saved meanwhile: / { text = ""; next } { text = text $0 "\n" } END { printf "%s", text }' "$log" |
+    sed "s|$source/||g"
+}
 # The first error with the lines that show its place; if it is in a header, preceded by the line of
 # the student's file that led there. If there is none, the end of the output.
 first_error() {
@@ -49,7 +54,7 @@ first_error() {
       next
     }
     file != "" && index($0, file ":") == 1 && /required from/ { way = $0 }
-    END { exit !found }' <(sed "s|$source/||g" "$log") || tail -n 20 "$log"
+    END { exit !found }' <(output) || output | tail -n 20
 }
 
 if [[ -n $lab ]]; then

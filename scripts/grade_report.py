@@ -88,7 +88,7 @@ def write_submission(folder, submission, result, labs):
     for lab in labs:
         tasks = result[lab.number]["tasks"]
         page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>")
-        if result[lab.number]["time"]:
+        if result[lab.number]["time"] and result[lab.number]["hash"]:
             page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(result[lab.number]))}</p>")
         if late := lateness(result[lab.number]):
             page.append(f"<p>{html.escape(late)}</p>")

@@ -137,6 +137,7 @@ build_news() {
     case $line in
       '' | "-- "* | "ninja: no work to do." | "ninja: build stopped: "*) ;;
       "["[0-9]*/[0-9]*"] "*) block= ;;
+      "saved meanwhile: "*) block='' own='' other='' ;; # errors were about old contents
       "FAILED: labs/"* | "FAILED: "*/labs/*) block=own_command ;;
       "FAILED: "*) block=other_command ;;
       *)

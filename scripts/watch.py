@@ -188,8 +188,6 @@ class Watch:
         if task:
             # The verdict prints failures, where to read, and the points, with blank lines in between.
             parts = self.reports[task].split("\n\n")
-            if len(parts) > 3:
-                parts = [parts[0], f"(./workbook test {self.short} {task} shows the other failures)", *parts[-2:]]
             return "\n\n".join([*parts[:-1], self.colour(COLOURS[self.states[task]], parts[-1])])
         if self.running:
             return ""

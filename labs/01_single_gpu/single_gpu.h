@@ -77,7 +77,7 @@ using lab::LossFunction;
 /// model.gradients() still holds the gradient, as the optimizer got it, when the step returns.
 /// Returns the loss of this step: the mean cross-entropy over all targets, in nats, before the
 /// update. A step without any target is an update like any other, with gradients of 0 and loss 0
-/// (`loss` may be given 1 instead of 0 targets then).
+/// (you may then pass `loss` a total of 1 instead of 0).
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm);

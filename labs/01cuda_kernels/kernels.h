@@ -41,10 +41,10 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient
 /// 0, whatever the scores are. `losses` [rows]: receives -log softmax(logits[n])[targets[n]], not
-/// scaled. Results are finite as long as the largest score of a row minus its smallest is.
-/// Accepted errors in rows of up to 10,000 scores, and ten times as much in longer ones: of a loss,
-/// 1e-5 (relative; below 1: absolute); of a gradient, scale * (1e-5 (softmax + onehot) + 1e-7).
-/// `scale` is not negative. Without a score there is nothing to write, not even losses.
+/// scaled. Results are finite as long as the difference between a row's largest and smallest score
+/// is. Accepted errors in rows of up to 10,000 scores, and ten times as much in longer ones: of a
+/// loss, 1e-5 (relative; below 1: absolute); of a gradient, scale * (1e-5 (softmax + onehot) +
+/// 1e-7). `scale` is not negative. Without a score there is nothing to write, not even losses.
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 

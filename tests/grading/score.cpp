@@ -43,10 +43,11 @@ std::vector<Failure> distinct(const std::vector<Failure>& failures) {
   return result;
 }
 
-/// A line about the tests whose diagnosis another one has given; empty if there is none.
+/// A line about the tests that say the same as the first; empty if there is none.
 std::string repeated(const TaskResult& result) {
-  const size_t more = result.failures.size() - distinct(result.failures).size();
-  if (more == 0 || result.unwritten()) return "";
+  if (result.failures.empty() || result.unwritten()) return "";
+  const auto more = std::ranges::count(result.failures, cause(result.failures[0]), cause) - 1;
+  if (more == 0) return "";
   return fmt::format("({} more {} of this task {} the same)\n", more, more == 1 ? "test" : "tests",
                      more == 1 ? "says" : "say");
 }
@@ -84,9 +85,9 @@ std::string task_report(const LabPoints& points, const TaskResult& result) {
   if (result.unwritten())
     fmt::format_to(out, "{}\n\n", result.failures[0].message);
   else if (!result.passed())
-    fmt::format_to(out, "task {} · {}\n{}\n{}", task.id, result.failures[0].test,
-                   indented(result.failures[0].message, "  "), others(task, result));
-  report += repeated(result);
+    fmt::format_to(out, "task {} · {}\n{}\n{}{}", task.id, result.failures[0].test,
+                   indented(result.failures[0].message, "  "), repeated(result),
+                   others(task, result));
   if (result.passed())
     for (const std::string& note : result.notes) fmt::format_to(out, "note: {}\n", note);
   else
@@ -122,10 +123,10 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
     if (result.unwritten())
       failures += "  " + result.failures[0].message + "\n";
     else if (!result.failures.empty())
-      failures += fmt::format("  task {} · {}\n{}{}", task.id, result.failures[0].test,
-                              indented(result.failures[0].told(), "    "),
-                              indented(others(task, result), "  "));
-    failures += indented(repeated(result), "    ");
+      failures +=
+          fmt::format("  task {} · {}\n{}{}{}", task.id, result.failures[0].test,
+                      indented(result.failures[0].told(), "    "),
+                      indented(repeated(result), "    "), indented(others(task, result), "  "));
     if (!result.graded()) failures += fmt::format("  task {}: {}\n", task.id, result.not_graded);
     table +=
         fmt::format("  {:<4}{:<{}}{:>4}/{:<3}  {}\n", task.id, task.title, width,

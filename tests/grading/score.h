@@ -8,7 +8,8 @@
 
 namespace lab::grading {
 
-/// What one task's test prints: every failure with its details, and the points.
+/// What one task's test prints: the first failure with its details, a line for
+/// each other cause, and the points.
 std::string task_report(const LabPoints& points, const TaskResult& result);
 
 struct Score {

@@ -21,9 +21,9 @@ add_custom_command(OUTPUT made COMMAND cmake -E touch made)
 add_custom_command(OUTPUT warned COMMAND echo "warning: unused" COMMAND cmake -E touch warned)
 add_custom_command(OUTPUT labs/02_x/x.o COMMAND echo "x.cpp: error in the lab" COMMAND sh -c "exit 3")
 add_custom_command(OUTPUT other.o COMMAND echo "other.cpp: error elsewhere" COMMAND sh -c "exit 3")
-add_custom_command(OUTPUT saved.o DEPENDS ${CMAKE_SOURCE_DIR}/labs/02_x/saved.cpp
-  COMMAND cp ${CMAKE_SOURCE_DIR}/labs/02_x/saved.cpp read COMMAND sh ${CMAKE_SOURCE_DIR}/save.sh COMMAND mv read saved.o)
-add_custom_target(saved DEPENDS saved.o)
+add_custom_command(OUTPUT labs/02_x/saved.o DEPFILE saved.d COMMAND sh ${CMAKE_SOURCE_DIR}/compile.sh)
+add_custom_command(OUTPUT linked DEPENDS labs/02_x/saved.o COMMAND sh ${CMAKE_SOURCE_DIR}/link.sh)
+add_custom_target(saved DEPENDS linked)
 add_custom_target(quiet DEPENDS made)
 add_custom_target(loud DEPENDS warned)
 add_custom_target(broken DEPENDS other.o labs/02_x/x.o)
@@ -43,13 +43,41 @@ touch "$root/new.part"
 says '' quiet # cmake runs again
 says 'warning: unused' loud
 
-# A file that is saved while it is compiled is compiled again: what was made of it would be newer.
-mkdir -p "$root/labs/02_x"
-echo old >"$root/labs/02_x/saved.cpp"
-echo "echo new >'$root/labs/02_x/saved.cpp'" >"$root/save.sh"
-cmake -S "$root" -B "$build" >/dev/null
+# A file that is saved while it is compiled is compiled again, although what was made of it is newer than it. What the
+# compiler has said about the old contents is not shown.
+file=$root/labs/02_x/saved.cpp
+object=$build/labs/02_x/saved.o
+mkdir -p "$root/labs/02_x" "$build/labs/02_x"
+cat >"$root/compile.sh" <<SCRIPT
+echo "labs/02_x/saved.o: $file" >saved.d
+cp "$file" read
+if grep -q save read; then echo new >"$file"; fi
+sleep 0.1
+mv read "$object" && touch "$object"
+if grep -q wrong read "$object" 2>/dev/null; then echo "saved.cpp: error in old contents"; exit 3; fi
+SCRIPT
+cat >"$root/link.sh" <<SCRIPT
+if grep -q kill "$object"; then kill -9 -\$(cat killed); fi
+cp "$object" linked
+SCRIPT
+compiles_to() { [[ $(<"$object") == "$1" ]] || fail "what is compiled is '$(<"$object")', not '$1'"; }
+kill_the_build() {
+  # shellcheck disable=SC2016  # for the bash that is started
+  setsid --wait bash -c 'echo $$ >"$2/killed" && exec bash "$1/cmake/build.sh" "$1" "$2" --target saved' _ "$root" "$build"
+}
+echo save >"$file"
 says '' saved
-[[ $(<"$build/saved.o") == new ]] || fail "what was saved during the build was not compiled"
+compiles_to new
+echo 'save, wrong' >"$file"
+says '' saved
+compiles_to new
+
+# Also if the build is killed before it comes to that.
+echo 'save, kill' >"$file"
+(kill_the_build || true) >/dev/null 2>&1
+compiles_to 'save, kill'
+says '' saved
+compiles_to new
 
 # Both fail at once, because two run at once, and in either order.
 build_jobs() { echo 2; }

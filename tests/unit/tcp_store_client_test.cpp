@@ -95,7 +95,7 @@ TEST(TcpStoreClientTest, GetGivesUpWhenTheServerDoesNotAnswer) {
   EXPECT_EQ(message, "StoreTimeout: nobody set the key \"a\" within 0.01 s");
 }
 
-/// The time of a get counts from where its request can be sent.
+/// The time that an answer may take counts from where its request can be sent.
 TEST(TcpStoreClientTest, GetTakesAValueAlsoIfItTakesLongToConnect) {
   const tcp_store::Socket listener = tcp_store::listen_at(kLoopback, 0);
   const uint16_t port = tcp_store::own_port(listener);

@@ -125,7 +125,6 @@ struct TcpStore::Impl {
     if (result == Result::kDone) result = connection.receive(reply, deadline);
     if (result == Result::kOver) throw_gone();
     if (result == Result::kLate) return std::nullopt;
-    if (reply.kind == Kind::kRefused) throw Error(reply.value);
     return reply;
   }
 
@@ -135,6 +134,7 @@ struct TcpStore::Impl {
     auto reply = exchange(connection, request, kPatience);
     require(reply.has_value(), "the store at {} does not answer: is rank 0 stopped?", place());
     give_back(std::move(connection));
+    if (reply->kind == Kind::kRefused) throw Error(reply->value);
     return *std::move(reply);
   }
 };

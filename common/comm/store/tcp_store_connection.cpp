@@ -39,9 +39,7 @@ Result Connection::wait_for_input(Clock::time_point deadline) {
   return input_.empty() ? receive_more(deadline) : Result::kDone;
 }
 
-bool Connection::is_open() {
-  return !wait_for(socket_, POLLIN, Clock::now()) || receive_some(socket_, input_) >= 0;
-}
+bool Connection::is_open() const { return !wait_for(socket_, POLLIN, Clock::now()); }
 
 void Connection::end_input() const { shutdown(socket_.get(), SHUT_RD); }
 

@@ -26,8 +26,9 @@ class Connection {
   /// Waits until there is something to receive.
   Result wait_for_input(Clock::time_point deadline);
 
-  /// Whether the other side has not closed it. Does not wait.
-  bool is_open();
+  /// Whether an idle connection can be used: the other side has neither closed it nor sent
+  /// something that nobody asked for. Does not wait.
+  bool is_open() const;
   /// A thread that waits for input goes on as if the other side had closed it. One that sends may
   /// finish.
   void end_input() const;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -180,7 +181,7 @@ void expect_part(const Case& c, const std::string& what, bool is_loss, const Num
                                  [&] {
                                    std::vector<Mistake> all;
                                    for (const Mistake& m : mistakes(c))
-                                     if (!has_nan(m.values))  // as much else would have
+                                     if (!has_nan(m.values))  // a nan has many causes
                                        all.push_back({part(m.values), what + ": " + m.message});
                                    return all;
                                  },

@@ -188,11 +188,10 @@ std::vector<RowPart> parts_of_row(size_t columns) {
   std::vector<RowPart> parts = {
       {"each thread has seen only a part of its row: are the parts combined, and in all threads?",
        [](size_t c, size_t thread) { return c % kBlock == thread; }},
-      {"each thread keeps only the last of its columns: it adds them up",
+      {"each thread keeps only the last of its columns: it should add them up",
        [=](size_t c, size_t) { return c + kBlock >= columns; }},
       {"half of the sum is missing: that of odd lanes. Is the last step of the shuffles, by 1, "
-       "left "
-       "out?",
+       "left out?",
        [](size_t c, size_t) { return c % 2 == 0; }},
       {"half of the sum is missing: that of lanes 16 to 31. Is the first step of the shuffles, by "
        "16, left out?",

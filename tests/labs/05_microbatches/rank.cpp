@@ -202,11 +202,14 @@ uint64_t begun(const lab::FlightRecorder& recorder) {
 
 /// "in or after >F0, action 3 of 7": the last pass or send of the `count` that have begun.
 std::string place_in(const lab::ActionList& actions, uint64_t count) {
-  for (size_t i = 0; count > 0 && i < actions.size(); ++i)
-    if ((!is_message(actions[i].kind) || is_send(actions[i].kind)) && --count == 0)
-      return fmt::format("in or after {}, action {} of {}", to_string(actions[i]), i + 1,
-                         actions.size());
-  return "before the first pass";
+  std::string place = "before the first pass";
+  for (size_t i = 0; count > 0 && i < actions.size(); ++i) {
+    if (is_message(actions[i].kind) && !is_send(actions[i].kind)) continue;
+    --count;
+    place = fmt::format("in or after {}, action {} of {}", to_string(actions[i]), i + 1,
+                        actions.size());
+  }
+  return place;
 }
 
 /// run_actions; an exception out of it says where in the list it was thrown.

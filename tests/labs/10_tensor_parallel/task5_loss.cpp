@@ -52,7 +52,7 @@ std::string where_wrong(const LossCase& c, const Numbers& got, const Numbers& ri
 }
 
 constexpr char kWhoAddsWhat[] =
-    "causal_lm_loss: the loss is wrong. Of each position, every rank adds its exponentials, and "
+    "causal_lm_loss: the loss is wrong. For each position, every rank adds its exponentials, and "
     "only the one whose range has the target adds the target's score; the others have no such "
     "score";
 
@@ -62,8 +62,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
     const Outcome right = compute(c, r, n);
     const std::string wrong_traffic = wrong_loss_messages(c, n, ranks[r].part("sent"));
     // Where nearly all positions have a target, rounding makes as large a difference.
-    const bool tells_positions =
-        static_cast<double>(c.positions()) > 1.01 * static_cast<double>(c.targets());
+    const bool tells_positions = std::abs(static_cast<double>(c.positions() - c.targets())) >
+                                 0.01 * static_cast<double>(c.targets());
     const std::vector<std::pair<Way, std::string>> ways{
         {{.all_sums = false},
          "the softmax of this rank's scores alone: the sum of the exponentials is that of all "
@@ -86,7 +86,7 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          "padding, or the last position of a row, has a gradient: it predicts nothing"},
         {{.divisor = static_cast<double>(std::max<int64_t>(1, c.batch.target_count()))},
          "divided by this microbatch's targets, not by total_targets"},
-        {{.divisor = tells_positions ? static_cast<double>(c.positions()) : 1},
+        {{.divisor = tells_positions ? static_cast<double>(c.positions()) : 0},
          "divided by the number of positions, not by total_targets"},
         {{.divisor = std::max(1.0, static_cast<double>(static_cast<int32_t>(c.targets())))},
          "total_targets is an int64_t, and must not be narrowed to 32 bits"},
