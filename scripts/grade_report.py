@@ -86,11 +86,12 @@ def write_submission(folder, submission, result, labs):
     page = [STYLE.format(title=html.escape(submission.student.get("name", submission.name)))]
     page += [f"<p>{html.escape(note)}</p>" for note in submission.notes]
     for lab in labs:
-        tasks = result[lab.number]["tasks"]
-        page.append(f"<h2>Lab {lab.number}: {result[lab.number]['points']}/{result[lab.number]['max']}</h2>")
-        if result[lab.number]["time"] and result[lab.number]["hash"]:
-            page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(result[lab.number]))}</p>")
-        if late := lateness(result[lab.number]):
+        of_lab = result[lab.number]
+        tasks = of_lab["tasks"]
+        page.append(f"<h2>Lab {lab.number}: {of_lab['points']}/{of_lab['max']}</h2>")
+        if of_lab["time"] and of_lab["hash"]:
+            page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(of_lab))}</p>")
+        if late := lateness(of_lab):
             page.append(f"<p>{html.escape(late)}</p>")
         page.append("<table>")
         for task in tasks:

@@ -186,9 +186,9 @@ class Watch:
             return self.build_error
         task = self.failing()
         if task:
-            # The verdict prints failures, where to read, and the points, with blank lines in between.
-            parts = self.reports[task].split("\n\n")
-            return "\n\n".join([*parts[:-1], self.colour(COLOURS[self.states[task]], parts[-1])])
+            # The verdict prints the points last, after a blank line.
+            told, gap, points = self.reports[task].rpartition("\n\n")
+            return told + gap + self.colour(COLOURS[self.states[task]], points)
         if self.running:
             return ""
         return self.colour("32", "every task passes") + (

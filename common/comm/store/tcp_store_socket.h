@@ -1,8 +1,9 @@
 // Sockets of the TcpStore and its server: non-blocking, not inherited by child programs.
 //
 // System calls rather than a library: a client needs one deadline over connecting, sending and
-// receiving, and must tell "nobody listens there" from "no answer"; a server must end at once. Asio
-// would take more code for the former than these few functions, and seconds of every build.
+// receiving, and must tell "nobody listens there" from "no answer"; a server must end waits of
+// other threads. Asio would take more code for the former than these few functions, and seconds of
+// every build.
 #pragma once
 
 #include <chrono>

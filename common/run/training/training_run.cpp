@@ -142,7 +142,7 @@ void TrainingRun::print_start() const {
              counted(plan_.batch, "sequence"), counted(config.context, "token"),
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());
-  const bool has_whole_weights = plan_.tp == 1 && plan_.shard == 0;
+  const bool has_whole_weights = parts_.model.slice().ranks == 1 && !parts_.shards;
   if (parts_.model.device() == Device::kCpu && plan_.precision == "float32" && has_whole_weights &&
       cpu_has_bfloat16())
     fmt::print("        this processor is faster with --precision bfloat16\n");

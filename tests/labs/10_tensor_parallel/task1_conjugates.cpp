@@ -65,9 +65,10 @@ void judge(const std::vector<Tensor>& xs, const std::vector<Parcel>& ranks) {
     }
 }
 
+constexpr size_t kAlone = 5;  // the call in which each rank is in a group of its own
+
 /// Several shapes, and one of them again with other numbers. In one call the last rank has nothing
-/// but zeros, and takes part all the same; in another, each rank is in a group of its own.
-constexpr size_t kAlone = 5;
+/// but zeros, and takes part all the same.
 void expect_conjugates(size_t n, uint64_t seed, const JobOptions& options) {
   std::vector<Call> calls;
   std::vector<std::vector<Tensor>> all;
