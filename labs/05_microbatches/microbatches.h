@@ -66,14 +66,15 @@ using lab::LossFunction;
 ///     next. The first stage reads their tokens, the last one their targets, the others neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even
 ///     without any target; with `total_targets`, which may be 0 (you may pass 1 instead).
-/// The messages are those of the list, and no others. Adds to the stage's gradients. Returns the
-/// sum of the losses on the last stage, 0 on the others.
+/// The messages are those of the list, and no others. When the last action of a microbatch is done,
+/// none of its tensors is kept: memory grows with the microbatches in flight, not with all of them.
+/// Adds to the stage's gradients. Returns the sum of the losses on the last stage, 0 on the others.
 ///
 /// Task 4b · The same function, for lists in which some messages are posted.
 ///   - A posted send begins in its place and is waited for when all actions are done.
 ///   - A posted recv begins in its place, or earlier, and is waited for where the pass that reads
 ///     it begins.
-/// Nothing may write to a tensor that is being sent until its data has arrived on the other side.
+/// A posted message may keep its tensor to the end. Nothing may write to a tensor that is being sent until its data has arrived on the other side.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);

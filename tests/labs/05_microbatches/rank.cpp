@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/run/timeline/recorded_timeline.h"
+#include "common/tensor/memory_account.h"
 #include "common/todo.h"
 #include "labs/05_microbatches/microbatches.h"
 #include "tests/grading/implementation.h"
@@ -254,10 +256,16 @@ Parcel run_wave(const Parcel& input, ProcessGroup& world) {
     const double value = lab::grading::reference_loss(logits, batch, total);
     return overflows ? std::numeric_limits<double>::infinity() : value;
   };
+  const auto memory = std::make_shared<lab::MemoryAccount>();
   Parcel result;
-  result.set("loss", run_and_locate(stage, schedule.stages.at(static_cast<size_t>(pipeline.rank())),
-                                    microbatches, loss, static_cast<int64_t>(input.number("total")),
-                                    pipeline, world.recorder()));
+  {
+    const lab::CountMemory count(memory);
+    result.set("loss",
+               run_and_locate(stage, schedule.stages.at(static_cast<size_t>(pipeline.rank())),
+                              microbatches, loss, static_cast<int64_t>(input.number("total")),
+                              pipeline, world.recorder()));
+  }
+  result.set("held", static_cast<double>(memory->peak(lab::MemoryKind::kScratch)));
   result.set("totals", totals);
   result.set("order", order);
   result.set("gradients", lab::grading::packed(stage, stage.gradients()));

@@ -15,6 +15,17 @@ Schedule blocking_gpipe(const Size& size) {
   return with_messages_beside(gpipe_plan(size), /*posted_sends=*/false);
 }
 
+/// One microbatch after the other, each there and back: only one is in flight at any moment.
+Schedule one_at_a_time(int microbatches) {
+  std::string first = "0:", last = "1:";
+  for (int k = 0; k < microbatches; ++k) {
+    first += fmt::format(" F{0} >F{0} <B{0} B{0}", k);
+    last += fmt::format(" <F{0} F{0} B{0} >B{0}", k);
+  }
+  return program_from(
+      fmt::format("stages 2 microbatches {}\n{}\n{}", microbatches, first, last));
+}
+
 /// From simple to strange, with microbatches that differ in nothing: so what is mixed up has a
 /// name.
 std::vector<Wave> simple_waves() {
@@ -30,6 +41,7 @@ std::vector<Wave> simple_waves() {
                              "0: F0 >F0 F1 >F1 F2 >F2 <B2 B2 <B1 B1 <B0 B0\n"
                              "1: <F0 F0 <F1 F1 <F2 F2 B2 >B2 B1 >B1 B0 >B0"),
                 alike, 402),
+      draw_wave("one microbatch after the other", one_at_a_time(16), alike, 404),
       draw_wave("recvs far from their passes",
                 program_from("stages 2 microbatches 2\n"
                              "0: F0 >F0 F1 >F1 <B0 <B1 B1 B0\n"
