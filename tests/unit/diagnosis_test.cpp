@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,23 @@ TEST(Diagnosis, ReportsTheShortestCircle) {
   const auto diagnosis = ranks.diagnose_twice();
   ASSERT_TRUE(diagnosis);
   EXPECT_EQ(diagnosis->ranks, (std::vector<int>{4, 5}));
+}
+
+TEST(Diagnosis, OfALargeJobItTellsTheCauseAndAFew) {
+  Ranks ranks(20);
+  for (int rank = 0; rank < 18; ++rank) ranks.wait(rank, recv(rank == 0 ? 18 : rank - 1));
+  ranks.wait(18, send(19));
+  ranks.wait(19, send(18));
+  const auto diagnosis = ranks.diagnose_twice();
+  ASSERT_TRUE(diagnosis);
+  std::vector<std::string> told;
+  std::istringstream lines(diagnosis->details);
+  for (std::string line; std::getline(lines, line);) told.push_back(line.substr(0, 15));
+  const std::vector<std::string> expected = {
+      "rank 0 waits in", "rank 1 waits in", "rank 2 waits in", "rank 3 waits in",
+      "rank 4 waits in", "rank 5 waits in", "rank 18 waits i", "rank 19 waits i",
+      "12 other ranks ", "circle: rank 18", "blocking sends "};
+  EXPECT_EQ(told, expected);
 }
 
 TEST(Diagnosis, ACollectiveWaitsForEveryMember) {

@@ -7,6 +7,7 @@
 #include "common/comm/diagnosis/diagnosis_advice.h"
 #include "common/comm/diagnosis/wait_graph.h"
 #include "common/error.h"
+#include "common/format.h"
 
 namespace lab {
 namespace {
@@ -62,6 +63,8 @@ class Case {
   Diagnosis conclude(Kind kind, std::string headline, std::vector<int> ranks,
                      const std::string& advice) const;
 
+  static constexpr size_t kWaitsShown = 8;  // in a large job; those of the cause come first
+
   const std::vector<RankSnapshot>& before_;
   const std::vector<RankSnapshot>& now_;
   std::vector<Waiter> waiters_;
@@ -69,9 +72,17 @@ class Case {
 
 Diagnosis Case::conclude(Kind kind, std::string headline, std::vector<int> ranks,
                          const std::string& advice) const {
-  std::string details;
+  std::vector<int> waiting;
   for (const RankSnapshot& rank : now_)
-    if (!has_ended(rank) && rank.waiting() != nullptr) details += describe_wait(now_, rank) + "\n";
+    if (!has_ended(rank) && rank.waiting() != nullptr) waiting.push_back(rank.rank);
+  std::ranges::stable_partition(waiting, [&](int rank) { return std::ranges::count(ranks, rank); });
+  const size_t shown = std::min(waiting.size(), kWaitsShown);
+  std::sort(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(shown));
+  std::string details;
+  for (size_t i = 0; i < shown; ++i) details += describe_wait(now_, at(waiting[i])) + "\n";
+  if (const size_t others = waiting.size() - shown; others > 0)
+    details += fmt::format("{} {}\n", counted(static_cast<int64_t>(others), "other rank"),
+                           others == 1 ? "waits" : "wait");
   if (kind == Kind::kDeadlock) {
     details += "circle: ";
     for (int rank : ranks) details += fmt::format("rank {} -> ", rank);

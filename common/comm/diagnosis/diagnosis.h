@@ -20,7 +20,7 @@ struct Diagnosis {
   };
   Kind kind = Kind::kDeadlock;
   std::string headline;    // one line: what is wrong
-  std::string details;     // lines: every waiting rank with its operation; the circle; what to do
+  std::string details;     // lines: up to 8 waiting ranks; the circle; what to do
   std::vector<int> ranks;  // the cause: the circle, in its order, or the rank that is gone
 
   /// Headline and details, as they are printed.

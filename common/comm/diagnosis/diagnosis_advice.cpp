@@ -76,8 +76,8 @@ std::string advice_about_circle(const std::vector<OpKind>& kinds, bool sends_are
     return "sends are posted, but not those that are waited for: check to which rank, with which "
            "tag and in which group each one goes";
   if (all(OpKind::kRecv))
-    return "nobody sends before it has received: let one side send first, or post the sends with "
-           "isend before waiting";
+    return "nobody sends before it has received: the rank where the data starts must not receive "
+           "first; ranks that have their data already can send it with isend before they wait";
   if (std::ranges::all_of(kinds, is_message))
     return "messages are waited for in an order that cannot be: change it on one rank, or post "
            "with isend/irecv and wait afterwards";
