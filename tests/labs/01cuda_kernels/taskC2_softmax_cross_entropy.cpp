@@ -113,7 +113,7 @@ constexpr WrongFormula kWrongLosses[] = {
      "is log(sum) - (score - largest), without the probability",
      [](const Place& a) { return std::min(a.loss(), 87.3365); }},
     {"the losses have lost their digits to rounding: near 10,000 floats are 0.001 apart; subtract "
-     "the largest score from the target's score before anything is added to it (section 4.2)",
+     "the largest score from the target's score before anything is added to it (section 5.2)",
      [](const Place& a) { return a.rounded() - a.z; }}};
 constexpr WrongFormula kWrongGradients[] = {
     {"the gradient: the logits were left as they came in; on return they hold scale * (softmax - "
@@ -206,7 +206,7 @@ void judge(const std::vector<Rows>& all, Options options = {}) {
   if (options.lesson.empty())
     options.lesson =
         "is the sum of exp(score - largest) that of the whole row? When two sets are merged, both "
-        "sums are taken relative to the larger one of the two largest scores (section 2.4)";
+        "sums are taken relative to the larger one of the two largest scores (section 5.1)";
   Options of_gradient = options;
   of_gradient.lesson =
       "the losses are right, the gradient is not: every thread needs the largest score and the sum "
@@ -229,7 +229,7 @@ void judge(const std::vector<Rows>& all, Options options = {}) {
       expect_at_most(result, "read",
                      static_cast<double>(rows.count() * (2 * rows.vocab() + 8 * kThreads)),
                      "rows are read more than twice: the largest score and the sum come out of one "
-                     "pass over the row, by merging pairs (section 2.4), the gradient out of a "
+                     "pass over the row, by merging pairs (section 5.1), the gradient out of a "
                      "second one\nnumbers that were read:");
     };
     calls.push_back({fmt::format("logits [{}, {}]", rows.count(), rows.vocab()),
