@@ -2,7 +2,7 @@
 """./workbook grade: grades a class.
 
 Usage: grade.py BUILD PATH... [--labs 01-03] [--course FILE] [--out FOLDER] [--seed S] [--jobs J] [--similar]
-                [--earlier PATH...] [--no-sandbox]
+                [--earlier PATH...] [--no-sandbox] [--list]
   BUILD   a configured build folder
   PATH    a submission (a folder, .zip, .tar.gz, git repository or URL), or a .csv of such (grade_submissions.py)
 
@@ -177,6 +177,27 @@ def print_table(results, labs):
         print(name.ljust(width) + cells + f"{grade_report.total_in_words(result):>8}")
 
 
+def print_list(found, labs, course):
+    """What would be graded: when each file was handed in, and how late, or why there is none."""
+    def cell(submission, lab):
+        if lab.number not in submission.files:
+            return "none"
+        if submission.files[lab.number] == (ROOT / lab.path).read_bytes():
+            return "the starter"
+        time, source = submission.time(lab.number)
+        days, _ = course.lateness(lab.number, time)
+        return f"{time.astimezone():%Y-%m-%d %H:%M}" + (f", {days} d late" if days else "") + (f" ({source})" if source != "list" else "")
+
+    rows = {one.name: [cell(one, lab) for lab in labs] for one in found}
+    widths = [max(map(len, column)) for column in zip(["lab 00"] * len(labs), *rows.values())]
+    name = max(10, *map(len, rows))
+    for head, cells in [("submission", [f"lab {lab.number}" for lab in labs]), *rows.items()]:
+        print((head.ljust(name) + "".join(f"   {text:<{width}}" for text, width in zip(cells, widths))).rstrip())
+    for one in found:
+        for why in dict.fromkeys([*reasons_of(one), *one.notes]):
+            print(f"{one.name}: {printable(why)}")
+
+
 def print_exceptions(found, results, out):
     """What an instructor should look at before the points go anywhere."""
     odd = {one.name: remark for one in found if (remark := remarks(one, results[one.name]))}
@@ -203,6 +224,7 @@ def parsed():
     parser.add_argument("--earlier", metavar="PATH", nargs="+", default=[],
                         help="submissions of earlier years: --similar compares with them, and they are not graded")
     parser.add_argument("--no-sandbox", action="store_true", help="without bubblewrap: with limits only")
+    parser.add_argument("--list", action="store_true", help="grade nothing; list what was handed in, when, and how late")
     options = parser.parse_args()
     for name in ("jobs", "seed"):
         if getattr(options, name) < 1:
@@ -223,6 +245,9 @@ def main():
         one.name = f"earlier/{one.name}"
     course = read_course(options.course, {lab.number: [task["id"] for task in lab.tasks] for lab in all_labs()})
     labs = chosen_labs(options, course, found, earlier)
+    if options.list:
+        print_list(found, labs, course)
+        return 0
     built_labs(options.build, [lab.number for lab in labs])
     with claimed(options.out):
         return grade_and_report(options, course, labs, found, earlier)

@@ -225,6 +225,24 @@ class GradeCourseTest(unittest.TestCase):
                                       ["Ann A.", "", "100", "aa1", "", "100"]])
         self.assertEqual(self.table("results.csv")[2][-3:], ["2", "11.2", "11.2"])
 
+    def test_list(self):
+        """What was handed in, when, and how late; nothing is graded."""
+        late = (DEADLINE + timedelta(hours=30)).astimezone()
+        self.student("late", when=late)
+        self.student("starter", (ROOT / FILE).read_text(encoding="utf-8"))
+        (self.folder / "empty").mkdir()
+        (self.folder / "list.csv").write_text(
+            f"name,path,submitted\nAnn,late,{DEADLINE.isoformat()}\nBob,late,\nCid,starter,\nDan,empty,\n",
+            encoding="utf-8")
+        (self.folder / "course.toml").write_text(f"[lab.02]\ndeadline = {DEADLINE.isoformat()}\n", encoding="utf-8")
+        output, results = self.grade(self.folder / "list.csv", "--course", self.folder / "course.toml", "--list", labs=())
+        self.assertEqual(results, {})
+        self.assertFalse((self.folder / "grades").exists())
+        lines = output.splitlines()
+        self.assertEqual(lines[1:5], ["submission   lab 02", f"Ann          {DEADLINE.astimezone():%Y-%m-%d %H:%M}",
+                                      f"Bob          {late:%Y-%m-%d %H:%M}, 2 d late (commit)", "Cid          the starter"])
+        self.assertEqual(lines[5:], ["Dan          none"])
+
     def test_gradescope(self):
         """Results have the documented form; what is not graded has no score."""
         try:
