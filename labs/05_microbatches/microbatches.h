@@ -44,9 +44,10 @@ lab::Schedule one_f_one_b(int stages, int microbatches);
 /// Task 3 · The program that comes to mind first: just before each pass the stage receives what the
 /// pass reads, and just after it sends what the pass has made. All messages are blocking.
 ///
-/// `plan`: any schedule without messages. The first stage receives no activation and sends no
-/// gradient; the last one sends no activation and receives no gradient. Nothing is posted. For
-/// GPipe that works. For 1F1B the result deadlocks, and the test wants to see it do so.
+/// `plan`: any schedule without messages that lab::validate accepts. The first stage receives no
+/// activation and sends no gradient; the last one sends no activation and receives no gradient.
+/// Nothing is posted. For GPipe that works. For 1F1B the result deadlocks, and the test wants to
+/// see it do so.
 lab::Schedule with_blocking_messages(const lab::Schedule& plan);
 
 /// What lab 01's causal_lm_loss looks like here: the sum of the cross-entropies of a microbatch,
@@ -74,7 +75,8 @@ using lab::LossFunction;
 ///   - A posted send begins in its place and is waited for when all actions are done.
 ///   - A posted recv begins in its place, or earlier, and is waited for where the pass that reads
 ///     it begins.
-/// A posted message may keep its tensor to the end. Nothing may write to a tensor that is being sent until its data has arrived on the other side.
+/// A posted message may keep its tensor to the end. Nothing may write to a tensor that is being
+/// sent until its data has arrived on the other side.
 double run_actions(lab::LlamaStage& stage, const lab::ActionList& actions,
                    std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                    int64_t total_targets, lab::ProcessGroup& pipeline);

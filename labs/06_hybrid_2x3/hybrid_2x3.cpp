@@ -37,7 +37,7 @@ int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBa
 double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
                          std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                          Mesh& mesh) {
-  // TODO(5): lab 05's waves inside the pipeline, lab 02's all-reduce across the pipelines.
+  // TODO(5): lab 05's waves inside the pipeline, then a sum across the pipelines, without shares.
   //  1. Refuse anything but one or more waves of the schedule's microbatches.
   //  2. What must be known before the first loss is computed? What must be forgotten?
   //  3. Which list of actions is this rank's?

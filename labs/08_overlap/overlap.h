@@ -54,7 +54,7 @@ struct Reducer {
   lab::Tensor total = {};  // [1]: this rank's targets; those of all ranks once it is summed
   std::vector<bool> is_ready = {};   // per parameter
   std::vector<size_t> missing = {};  // per bucket: how many of its gradients are not ready yet
-  // Per bucket that has been posted, in the order of the buckets; after `finish`, anything:
+  // Per bucket that has been posted, in the order of the buckets. `finish` may leave anything here.
   std::vector<lab::Tensor> flat = {};      // a copy of its gradients, in order, times `targets`
   std::vector<lab::Work> works = {};       // the all_reduce of `flat`
   std::optional<lab::Work> counting = {};  // the all_reduce of `total`
@@ -94,19 +94,19 @@ using lab::LossFunction;
 /// during the backward pass.
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
-/// complete, so no gradient may be sent until then: only during the last one are `ready`'s calls
-/// made, by `model.when_gradient_ready`, which is empty again when the step returns. A microbatch
-/// without targets adds nothing: run its passes all the same, or leave it out. As in lab 01 a
-/// microbatch's backward pass comes before the forward pass of the next one. Gradients left over
-/// from before do not matter: the step sets them to 0 first. On a rank that runs no microbatch they
-/// stay 0, and it calls `ready` for all parameters, from the last to the first. `begin` comes
+/// complete, so no gradient may be sent until then: set `model.when_gradient_ready`, which calls
+/// `ready`, for the last one only, and set it to an empty function before the step returns. A
+/// microbatch without targets adds nothing: run its passes all the same, or leave it out. As in lab
+/// 01 a microbatch's backward pass comes before the forward pass of the next one. Gradients left
+/// over from before do not matter: the step sets them to 0 first. On a rank that runs no microbatch
+/// they stay 0, and it calls `ready` for all parameters, from the last to the first. `begin` comes
 /// before the first forward pass, so that the number of targets has all the time there is, and
 /// `finish` after the last backward pass.
 /// `reducer.gradients` are those of `model`, in the order of named_parameters(). Everything else is
-/// as in lab 02: `loss` gets the number of this rank's targets in the step, which may be 0;
-/// clipping (if `max_gradient_norm` is positive) comes when the gradients are the means over all
-/// ranks; and every rank updates its own weights, even in a step without any target, when the
-/// gradients are 0.
+/// as in lab 02: `loss` gets the number of this rank's targets in the step, which may be 0 (you may
+/// pass 1 instead); clipping (if `max_gradient_norm` is positive) comes when the gradients are the
+/// means over all ranks; and every rank updates its own weights, even in a step without any target,
+/// when the gradients are 0.
 /// Returns the mean cross-entropy over this rank's own targets; 0 if it has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,

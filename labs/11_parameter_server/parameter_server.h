@@ -57,8 +57,8 @@ inline constexpr int64_t kUnbounded = int64_t{1} << 62;
 /// taken back. Then nothing changes, and the result is false.
 /// Otherwise the lease ends, and the gradient counts, once, with the weight of its samples. With
 /// the n-th gradient since the last update, `server.update` is called, once, with their mean over
-/// all samples (zeros if there are none), which it needs only during the call. Then `version` grows
-/// by one, not before, and `sum`, `samples` and `gradients` begin anew, at zero. The result is
+/// all samples (zeros if there are none), which it needs only during the call. After the call
+/// `version` grows by one, and `sum`, `samples` and `gradients` begin anew, at zero. The result is
 /// true. push.gradient stays as it is.
 bool on_push(Server& server, const lab::Push& push);
 
@@ -93,7 +93,7 @@ struct Worker {
   lab::Request last = {};  // the request without an answer; at first a pull
 };
 
-/// Task 4 · The worker's next request, which replaces `worker.last`, given the reply to that.
+/// Task 4 · Given the reply to `worker.last`, the worker's next request, which is stored there, too.
 ///
 /// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls (what
 /// `push` holds in a pull does not matter). kDone: returns kStop; all later replies are kNothing.

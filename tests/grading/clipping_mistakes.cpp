@@ -62,7 +62,7 @@ Numbers clipped_in_the_loop(const TrainingStep& s) {
 void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
                            std::vector<Mistake>& mistakes) {
   const double limit = s.training.max_norm;
-  const std::string what = "the gradients that the optimizer got: ";
+  const std::string what = s.contract.gradients + ": ";
   if (limit <= 0) return;
   const auto add = [&](Numbers part, const std::string& message) {
     mistakes.push_back({std::move(part), what + message});

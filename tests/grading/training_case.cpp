@@ -87,7 +87,6 @@ TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& dra
   c.learning_rate = 0.01F * static_cast<float>(draw.between(2, 7));
   c.warms_up = traits.warms_up;
   c.leftover = traits.leftover;
-  c.loss_factor = traits.loss_factor;
   const bool counts_differ = limits.unequal_counts && traits.rows == Rows::kUnequal;
   const int64_t empty_replica = draw.below(limits.replicas);
   for (int step = 0; step < traits.steps; ++step) {
@@ -115,6 +114,7 @@ TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& dra
     }
   }
   if (traits.clip > 0) c.max_norm = traits.clip * first_gradient_norm(c);
+  scale_loss(c, traits.loss_factor);
   return c;
 }
 
@@ -144,6 +144,12 @@ TokenBatch only_targets(TokenBatch batch, int64_t vocab) {
 }
 
 }  // namespace
+
+void scale_loss(TrainingCase& c, double factor) {
+  c.loss_factor *= factor;
+  c.max_norm *= factor;
+  if (c.optimizer == "sgd") c.learning_rate /= static_cast<float>(factor);
+}
 
 StageSpan TrainingCase::span(int stage) const {
   if (stages() == 1) return StageSpan::whole(model);
@@ -194,7 +200,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
       {.name = "unequal targets, gradients clipped",
        .microbatches = 3,
        .clip = 0.31,
-       .loss_factor = 1e-3,  // what is added to a norm of this size is seen
+       .loss_factor = 1e-7,  // what is added to a norm of this size is seen
        .leftover = 0.25F,
        .steps = 3},
       {.name = "a microbatch without targets, and a tied head",

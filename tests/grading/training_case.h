@@ -45,6 +45,10 @@ struct TrainingCase {
   Parcel input(int rank) const;
 };
 
+/// The same steps with `factor` times the loss, its gradient and max_norm: SGD's learning rate
+/// makes up for it.
+void scale_loss(TrainingCase& c, double factor);
+
 /// What the contract of a task allows.
 struct CaseLimits {
   int replicas = 1;

@@ -60,17 +60,17 @@ Expected expected_gradients(const TrainingStep& s) {
   const StepParts& p = s.parts();
   const Numbers whole = p.mean();
   Expected expected{
-      .what = "the gradients that the optimizer got",
+      .what = s.contract.gradients,
       .values = s.part(clipped(whole, s.training.max_norm)),
       .tolerance = s.part(p.magnitude()),
       .name = [&s](size_t i) { return s.oracle.name(i + s.oracle.range(s.stage).first); },
       .mistakes = [&s] { return gradient_mistakes(s); },
       .if_not_finite =
           std::isinf(overflowed(s.training.leftover))
-              ? "the gradients that the optimizer got: not finite: the gradients were infinite "
+              ? s.contract.gradients + ": not finite: the gradients were infinite "
                 "before the step, which sets them to 0 first, on every rank (0 times infinity is "
                 "not 0)"
-              : "the gradients that the optimizer got: not finite: 0 divided by 0 targets?"};
+              : s.contract.gradients + ": not finite: 0 divided by 0 targets?"};
   const double largest = largest_magnitude(whole);
   for (double& tolerance : expected.tolerance)
     tolerance = kTolerance * (tolerance + largest) + kRoundings * p.rounding() + 1e-30;
@@ -90,7 +90,7 @@ Expected expected_loss(const TrainingStep& s) {
   return {
       .what = "the returned loss",
       .values = {value},
-      .tolerance = {kTolerance * std::max(std::abs(value), 1.0)},
+      .tolerance = {kTolerance * std::max(std::abs(value), s.training.loss_factor)},
       .mistakes = [&s, &p, right] { return loss_mistakes(s, p, right); },
       .if_not_finite = "the returned loss: not a number; where there is no target the loss is 0"};
 }

@@ -14,7 +14,7 @@ using Microbatch = MicrobatchPart;
 
 bool loss_got_all_targets(const TrainingStep& s) {
   const Numbers totals = s.result.numbers(s.entry("totals"));
-  return s.contract.loss_gets_all_targets && !totals.empty() &&
+  return !totals.empty() &&
          std::ranges::all_of(totals, [&](double total) { return total == s.all.targets; });
 }
 
@@ -126,7 +126,14 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
          [=](const Microbatch&) { return targets > 0 ? 1 / targets : 0.0; }, true});
   for (const std::vector<Weighing>* more : {&of_replicas, &of_earlier_steps, &always})
     all.insert(all.end(), more->begin(), more->end());
-  if (loss_got_all_targets(s)) std::erase_if(all, &Weighing::by_total);
+  if (!loss_got_all_targets(s)) return all;
+  if (s.contract.loss_gets_all_targets)
+    std::erase_if(all, &Weighing::by_total);
+  else if (s.contract.loss == StepContract::Loss::kOwnMean && s.own.targets < s.all.targets)
+    all.insert(all.begin(),
+               {"loss was given the targets of all ranks: it gets the number of this rank's own, "
+                "and the mean over all is made afterwards",
+                [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total / total; }});
   return all;
 }
 
@@ -137,7 +144,7 @@ void add_averaging_mistakes(const TrainingStep& s, std::vector<Mistake>& mistake
   const auto add = [&](const StepParts& parts, const StepParts::Weight& weight,
                        const std::string& message) {
     mistakes.push_back({s.part(clipped(parts.combine(weight), s.training.max_norm)),
-                        "the gradients that the optimizer got: " + message});
+                        s.contract.gradients + ": " + message});
   };
   const auto own_mean = [&](const Microbatch& b) {
     return b.targets > 0 ? 1 / s.all.targets_of(b.replica) : 0.0;
@@ -203,7 +210,7 @@ double loss_with(const TrainingStep& s, const char* weights_entry) {
 std::vector<Mistake> gradient_mistakes(const TrainingStep& s) {
   const StepParts& p = s.parts();
   const double limit = s.training.max_norm;
-  const std::string what = "the gradients that the optimizer got: ";
+  const std::string what = s.contract.gradients + ": ";
   const Numbers whole = p.mean();
   std::vector<Mistake> mistakes;
   if (s.training.model.tied_head) {

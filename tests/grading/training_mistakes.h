@@ -34,6 +34,7 @@ struct StepContract {
   bool loss_gets_all_targets = false;
   bool bits_of_one_process = false;
   bool loss_in_parts = false;  // added up in another order than that of one process: other bits
+  std::string gradients = "the gradients that the optimizer got";  // how they are told
   std::string how_to_average = "average the gradients over the ranks before the update";
   std::string how_to_clip =
       "call lab::clip_gradients after the gradients are complete and before the update";

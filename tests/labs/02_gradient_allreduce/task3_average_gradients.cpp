@@ -33,12 +33,13 @@ struct Case {
 
 const std::vector<Shape> kSomeShapes = {{4, 6}, {5}, {1}, {2, 3, 2}};
 
-Case random_case(const std::vector<Shape>& shapes, const Numbers& targets, uint64_t seed) {
+Case random_case(const std::vector<Shape>& shapes, const Numbers& targets, uint64_t seed,
+                 double scale = 1.0) {
   Case c{.shapes = shapes, .targets = targets, .gradients = {}};
   for (double own_targets : targets) {
     std::vector<Tensor> tensors;
     for (const Shape& shape : shapes) {
-      tensors.push_back(lab::grading::draw_tensor(shape, 1.0, ++seed));
+      tensors.push_back(lab::grading::draw_tensor(shape, scale, ++seed));
       // Next to so many targets, those of the other ranks would not be seen.
       if (own_targets == 0 || own_targets > 1e6) tensors.back().fill(0.0F);
     }
@@ -191,7 +192,7 @@ void expect_means(const std::vector<Case>& cases, const JobOptions& options) {
 /// other numbers.
 std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
   std::vector<Shape> many;
-  for (int64_t k = 1; k <= 20; ++k) many.push_back({k, 3});
+  for (int64_t k = 0; k < 150; ++k) many.push_back({1 + k % 20, 3});
   const std::vector<Shape> with_empty = {{3, 5}, {0}, {2, 2}, {7, 0}, {6}};
   const std::vector<Numbers> targets = {{7, 7, 7, 7},           {255, 40, 3, 12}, {255, 40, 3, 90},
                                         {12, 0, 4, 0},          {1, 2, 1, 1},     {0, 0, 0, 0},
@@ -206,6 +207,10 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
     for (size_t r = 0; r < ranks; ++r) of_ranks.push_back(targets[k][r < 4 ? r : 1 + r % 3]);
     cases.push_back(random_case(shapes[k], of_ranks, seed + 100 * k));
   }
+  Numbers almost_equal;
+  for (size_t r = 0; r < ranks; ++r) almost_equal.push_back(500.0 + static_cast<double>(r % 2));
+  cases.push_back(random_case({{0}, {6}, {0}}, almost_equal, seed + 50));
+  cases.push_back(random_case(kSomeShapes, cases[0].targets, seed + 60, /*scale=*/1e-15));
   // More targets than 32 bits can count.
   cases.push_back(cases[1]);
   for (double& own_targets : cases.back().targets) own_targets *= 2e7;

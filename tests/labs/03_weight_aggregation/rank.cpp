@@ -20,10 +20,17 @@ using lab::grading::Parcel;
 namespace lab03 {
 namespace {
 
-/// The gradients of the step in progress. Simulated ranks are threads.
-const float*& gradients_of_the_step() {
-  thread_local const float* gradients = nullptr;
-  return gradients;
+/// The model of the step in progress. Simulated ranks are threads.
+lab::LlamaStage*& model_of_the_step() {
+  thread_local lab::LlamaStage* model = nullptr;
+  return model;
+}
+
+/// Their memory may also carry the weights.
+bool are_gradients(const Tensor& tensor) {
+  lab::LlamaStage* model = model_of_the_step();
+  return model != nullptr && tensor.numel() > 0 && tensor.data() == model->gradients().data() &&
+         !std::ranges::equal(tensor.values(), model->parameters().values());
 }
 
 }  // namespace
@@ -33,7 +40,7 @@ const float*& gradients_of_the_step() {
 namespace given_1b {
 
 LAB_GIVEN void average_weights(const Tensor& weights, double share, ProcessGroup& world) {
-  lab::require(weights.numel() == 0 || weights.data() != gradients_of_the_step(),
+  lab::require(!are_gradients(weights),
                "average_weights was given the gradients, which lab 02 averages: here "
                "model.parameters() are averaged, after the local step");
   for (float& weight : weights.values()) weight = static_cast<float>(share * weight);
@@ -154,12 +161,15 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
   Parcel result =
       lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
         weight_bytes = static_cast<double>(a.stage.parameters().bytes());
-        gradients_of_the_step() = a.stage.gradients().data();
+        model_of_the_step() = &a.stage;
         const Aggregation aggregation{
             .every = static_cast<int64_t>(every.at(static_cast<size_t>(a.step - 1))),
             .share = input.number("share")};
-        return train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm,
-                          first_step + a.step - 1, aggregation, world);
+        const double loss =
+            train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm,
+                       first_step + a.step - 1, aggregation, world);
+        model_of_the_step() = nullptr;
+        return loss;
       });
   result.set("weight_bytes", weight_bytes);
   return result;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/ops/ops.h"
 #include "tests/labs/03_weight_aggregation/weights.h"
 
 namespace lab03::task1b {
@@ -66,6 +67,20 @@ void expect_averages(const std::vector<Case>& cases, const JobOptions& options) 
               [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
 }
 
+/// Near the ends of what a float can hold, though not the averages.
+std::vector<Case> extreme_cases(size_t ranks) {
+  const Numbers equal(ranks, 1.0 / static_cast<double>(ranks));
+  Numbers unequal(ranks, (1 - 1e-9) / static_cast<double>(ranks - 1));
+  unequal[0] = 1e-9;
+  std::vector<Case> cases = {
+      random_case("weights near the largest float", kSomeShape, equal, scenario_seed() + 900),
+      random_case("a share of 1e-9, of weights that are as large", kSomeShape, unequal,
+                  scenario_seed() + 910)};
+  for (const lab::Tensor& own : cases[0].values) lab::scale(own, 3.3e38F);
+  lab::scale(cases[1].values[0], 1e9F);
+  return cases;
+}
+
 TEST(Task1b, FourNumbersByHand) {
   const Case c{.name = "the table of section 4",
                .shares = {0.25, 0.75},
@@ -78,6 +93,11 @@ TEST(Task1b, LateMessagesInAnyOrder) {
 }
 
 TEST(Task1b, FiveRanks) { expect_averages(cases_for(5, scenario_seed() + 200), late_messages(22)); }
+
+TEST(Task1b, LargeAndSmallNumbers) {
+  expect_averages(extreme_cases(3), late_messages(28));
+  expect_averages(extreme_cases(2), late_messages(29));
+}
 
 TEST(Task1b, SeventeenRanks) {
   expect_averages(cases_for(17, scenario_seed() + 700), late_messages(26));

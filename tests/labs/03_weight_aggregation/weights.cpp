@@ -178,6 +178,7 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
       {"a tensor of four dimensions", {2, 3, 2, 5}, {5, 1, 1, 2, 3}},
       {"one rank has it all", {64}, {7, 0, 0, 0, 0}},
       {"the first shape again, with other weights and shares", kSomeShape, {2, 5, 3, 1, 4}},
+      {"as many weights in another shape", {4, 24}, {1, 3, 2, 2, 1}},
       {"fewer weights than ranks", {2}, {1, 3, 2, 2, 1}},
       {"a shape as often before, and the shares of another call", kSomeShape, {9, 1, 2, 0, 1}},
   };

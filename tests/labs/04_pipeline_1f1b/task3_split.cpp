@@ -210,9 +210,9 @@ TEST(Task3, OneLayerPerStage) { expect_splits({{3, 3}, {6, 6}, {2, 2}}, {0, 0.8,
 TEST(Task3, AnyModelWithAnyHead) {
   std::mt19937_64 generator(lab::grading::scenario_seed());
   const auto draw = [&] { return static_cast<double>(generator() % 1'200) / 100; };
-  expect_splits(many_models(generator),
-                {0.84,   0,    6.58,   0.5, 1,    2.5,  100,   3,    0.25,  1.5, draw(),
-                 draw(), 0.84, draw(), 1e6, 0.02, 3.99, 0.996, 1.03, 2.004, 0});
+  expect_splits(many_models(generator), {0.84, 0,     6.58,   0.5,    1,      2.5,     100, 3,
+                                         0.25, 1.5,   draw(), draw(), 0.84,   draw(),  1e6, 0.02,
+                                         3.99, 0.996, 1.03,   2.004,  0.9999, 2.00001, 0});
 }
 
 }  // namespace

@@ -188,12 +188,14 @@ std::string foreign_collective(const Course& c) {
   return "";
 }
 
-/// The first pass or send that begins while `send` is pending; null if there is none.
-const Operation* begun_during(const Operation& send, const std::vector<Operation>& all) {
-  for (const Operation& other : all)
-    if (other.kind != OpKind::kRecv && !is_split(other) && other.id > send.id &&
-        other.begin_ns < send.end_ns)
-      return &other;
+/// The first action that begins while `send` is pending; null if there is none. A posted recv may
+/// begin at any time before its place.
+const Operation* begun_during(const Operation& send, const Course& c) {
+  for (const Operation& other : c.operations) {
+    const std::optional<Action> action = action_of(other, c.rank());
+    if (!action || other.id <= send.id || other.begin_ns >= send.end_ns) continue;
+    if (!is_recv(*action) || !c.actions[place_of(c.actions, *action)].posted) return &other;
+  }
   return nullptr;
 }
 
@@ -210,7 +212,7 @@ std::string wrong_waits(const Course& c) {
   for (const Operation& send : c.operations) {
     if (send.kind != OpKind::kSend) continue;
     const Action action = c.actions[place_of(c.actions, *action_of(send, c.rank()))];
-    const Operation* next = action.posted ? nullptr : begun_during(send, c.operations);
+    const Operation* next = action.posted ? nullptr : begun_during(send, c);
     if (next == nullptr) continue;
     return fmt::format(
         "rank {0}: {1} is not posted, but {2} begins before it is done. Only a posted send, {1}*, "

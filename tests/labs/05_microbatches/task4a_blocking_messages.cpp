@@ -22,8 +22,7 @@ Schedule one_at_a_time(int microbatches) {
     first += fmt::format(" F{0} >F{0} <B{0} B{0}", k);
     last += fmt::format(" <F{0} F{0} B{0} >B{0}", k);
   }
-  return program_from(
-      fmt::format("stages 2 microbatches {}\n{}\n{}", microbatches, first, last));
+  return program_from(fmt::format("stages 2 microbatches {}\n{}\n{}", microbatches, first, last));
 }
 
 /// From simple to strange, with microbatches that differ in nothing: so what is mixed up has a

@@ -272,8 +272,8 @@ void judge_wave(const Wave& wave, int first_rank, const std::vector<Parcel>& res
   for (const Course& course : courses)
     if (std::string wrong = wrong_waits(course); !wrong.empty()) lab::grading::stop(wrong);
   for (int s = 0; s < wave.stages(); ++s)
-    if (std::string wrong = wrong_memory(wave, s, first_rank + s,
-                                         results[static_cast<size_t>(s)].number("held"));
+    if (std::string wrong =
+            wrong_memory(wave, s, first_rank + s, results[static_cast<size_t>(s)].number("held"));
         !wrong.empty())
       lab::grading::stop(wrong);
 }

@@ -36,6 +36,7 @@ TrainingCase without_targets_in(int d, TrainingCase c) {
   for (auto& step : c.steps)
     for (TokenBatch& batch : step[static_cast<size_t>(d)]) remove_targets(batch);
   c.max_norm = 0.37 * lab::grading::first_gradient_norm(c);
+  if (d == 1) scale_loss(c, 1e-9);
   return c;
 }
 
@@ -81,6 +82,9 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
         "those of this pipeline alone: nothing of the other pipelines was added. The replicas of a "
         "stage add up their gradients when all microbatches are done, all_reduce in mesh.replicas "
         "(reduce gives the sum to one of them only)";
+    add([](const Part&) { return 0.0; },
+        "all zero: are they scaled by a share of targets, which only last stages have? loss has "
+        "divided by all targets already, so the replicas only add up (mesh.replicas.all_reduce)");
     add([=](const Part& b) { return b.replica == own ? 1 / total : 0.0; }, alone);
     add([=](const Part& b) { return b.replica == own && of_own > 0 ? 1 / of_own : 0.0; }, alone);
     add([=](const Part& b) { return b.replica == 0 ? 1 / total : 0.0; },
@@ -136,11 +140,12 @@ void expect_same_gradients(const StepCase& c, const std::vector<Parcel>& ranks,
                       first, rank, c.grid().stage(rank)));
 }
 
-void judge(const StepCase& c, const std::vector<Parcel>& ranks) {
+void judge(const StepCase& c, const std::string& gradients, const std::vector<Parcel>& ranks) {
   judge_steps(c.training, ranks,
               {.loss = StepContract::Loss::kPartOnLastStage,
                .bits_of_one_process = true,
                .loss_in_parts = c.wave < static_cast<int>(c.training.steps[0][0].size()),
+               .gradients = gradients,
                .how_to_average = "add up the gradients of the replicas (mesh.replicas) first",
                .how_to_clip = "call lab04::clip_gradients after compute_gradients and before the "
                               "update, on all ranks of all pipelines",
@@ -189,7 +194,8 @@ std::vector<StepCase> step_cases(const Grid& g, int multiple, uint64_t seed) {
       lab::grading::draw_cases({.replicas = g.dp, .stages = g.pp, .multiple_of = multiple},
                                1000 * lab::grading::scenario_seed() + seed);
   drawn.back().steps.resize(3);  // of twenty
-  drawn[1].loss_factor = 16;     // the bound is not below 1: rounded, it is another one
+  // The bound is not below 1: rounded, it is another one.
+  scale_loss(drawn[1], 16 / drawn[1].loss_factor);
   clip_every_stage(drawn[1]);
   std::swap(drawn[0], drawn[1]);  // where all have equally many targets, mistakes look alike
   for (int d = 0; d < g.dp && g.dp > 1; ++d) drawn.push_back(without_targets_in(d, drawn[0]));
@@ -216,8 +222,11 @@ void expect_steps(const std::string& scenario, const std::vector<StepCase>& case
   options.explain = explain;
   std::vector<Call> calls;
   for (const StepCase& c : cases) calls.push_back(c.call(scenario));
-  judge_calls(calls, options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+  const std::string gradients = scenario == "train_step" ? "the gradients that the optimizer got"
+                                                         : "stage.gradients() on return";
+  judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& ranks) {
+    judge(cases[k], gradients, ranks);
+  });
 }
 
 }  // namespace lab06

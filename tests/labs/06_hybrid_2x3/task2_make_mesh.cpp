@@ -132,6 +132,10 @@ void expect_splits(const Grid& g, const std::vector<Parcel>& ranks) {
   for (size_t rank = 0; rank < g.ranks(); ++rank) {
     const std::vector<Operation> sent = operations_of(ranks[rank].part("sent"));
     const auto is_split = [](const Operation& o) { return o.kind == lab::OpKind::kSplit; };
+    for (const Operation& operation : sent)
+      if (is_split(operation) && operation.group != "world")
+        stop(fmt::format("{}: the groups are right, but make_mesh splits one off {}, not off world",
+                         g.name(rank), operation.group));
     if (sent.size() != 2 || !std::ranges::all_of(sent, is_split))
       stop(
           fmt::format("{}: the groups are right, but make_mesh calls {}: two splits of the world "

@@ -75,6 +75,10 @@ LAB_GIVEN void ready(Reducer& reducer, size_t parameter) {
 namespace given_3 {
 
 LAB_GIVEN void finish(Reducer& reducer) {
+  lab::require(reducer.gradients.empty() || std::ranges::count(reducer.is_ready, true) > 0,
+               "finish was called, and no gradient had become ready: a rank that runs no backward "
+               "pass calls ready for each of the {} itself",
+               reducer.gradients.size());
   for (size_t p = 0; p < reducer.gradients.size(); ++p)
     lab::require(p < reducer.is_ready.size() && reducer.is_ready[p],
                  "finish was called, and the gradient of parameter {} of {} had never become ready",

@@ -149,7 +149,8 @@ std::vector<StepsCase> draw_steps(uint64_t seed) {
   // Its first bucket is the last one to be complete.
   std::ranges::reverse(cases.back().steps[1].orders[1]);
 
-  cases.push_back(draw.plain("one rank alone", 1, 6, 0));
+  cases.push_back(draw.plain("one rank alone, once without a target", 1, 6, 0));
+  cases.back().steps[1].targets = {0};
 
   cases.push_back(draw.plain("on every rank in another order", 4, 11, 0, 5));
   for (Step& step : cases.back().steps)

@@ -161,6 +161,12 @@ Case draw(std::mt19937_64& random, int number) {
 std::vector<Case> some_cases(uint64_t seed) {
   std::vector<Case> cases{
       {"three buckets by hand", {4000, 4000, 4000}, {3e-3, 2e-3, 1e-3}, 1e-4, 1e-6, 2},
+      {"two buckets of two, in which the first is ready last",
+       {4000, 4000, 4000, 4000},
+       {3e-3, 4e-3, 1e-3, 2e-3},
+       1e-4,
+       1e-6,
+       2},
       {"a fast network", {4000, 4000, 4000}, {3e-3, 2e-3, 1e-3}, 0, 1e-9, 3},
       // One bucket would leave less, but no capacity makes one.
       {"a slow network", {4000, 4000, 4000}, {3e-3, 2e-3, 1e-3}, 1e-2, 1e-6, 4, {0, 8000, 4000}},
@@ -235,7 +241,7 @@ std::vector<Mistake> mistakes(const Case& c, const Buckets& buckets) {
        "that is ready last"},
       {{exposed(c, buckets, {.latency_once = true})},
        "the latency of the first bucket only: every all-reduce pays it"},
-      {{exposed(c, buckets, {.number_first = true})}, "the number of targets is left out"},
+      {{exposed(c, buckets, {.number_first = true})}, "the message with the number of targets takes no part: leave it out"},
       {{exposed(c, buckets, {.steps = 1 / std::max(1.0, c.ranks - 1), .part = false})},
        "one message: an all-reduce is network.seconds(bytes), 2(n-1) steps of 1/n of them"},
       {{1e3 * exposed(c, buckets)}, "in ms, not in seconds"},
@@ -370,8 +376,8 @@ TEST(Task5, TheBestCapacity) {
     const double chosen = exposed(c, buckets_of(c, got));
     if (chosen > least + 1e-9 * std::ranges::max(c.ready_at))
       stop(
-          fmt::format("another capacity leaves less exposed{}\ncapacity {}: {:.6g} ms; the best, "
-                      "{}, leaves {:.6g} ms",
+          fmt::format("another capacity leaves less exposed{}\ncapacity {}: {:.9g} ms; the best, "
+                      "{}, leaves {:.9g} ms",
                       reason_of(c, got), got, 1e3 * chosen, best_of(c), 1e3 * least));
     for (const double cap : c.caps)
       if (cap > got && (c.ranks == 1 || buckets_of(c, cap) == buckets_of(c, got)))
