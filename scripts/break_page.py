@@ -75,18 +75,20 @@ def loss_table(runs):
 
 
 def difference_in_words(runs):
-    """From which step on the losses of two runs differ; empty if one of them has none."""
+    """From which step on the losses of two runs differ by more than rounding; empty if one of them has none."""
     right, wrong = ({record["step"]: record["loss"] for record in read_metrics(run.folder)} for run in runs[:2])
     if not right or not wrong:
         return ""
     if len(right.keys() & wrong.keys()) < len(right) / 2:
         return ""  # the runs logged different steps
     differences = {step: abs(wrong[step] - loss) for step, loss in right.items() if step in wrong}
-    differing = [step for step, difference in differences.items() if difference != 0]
+    largest = max(differences.values())
+    most = f", by {largest:.1g} at most" if math.isfinite(largest) else ""
+    differing = [step for step, difference in differences.items() if not difference <= 1e-5 * abs(right[step])]
     if differing:
-        largest = max(differences.values())
-        most = f", by {largest:.1g} at most" if math.isfinite(largest) else ""
         return f"The losses differ from step {differing[0]:,} on{most}."
+    if largest > 0:
+        return f"The losses differ by rounding only{most}."
     return "The losses are the same in every step, to the last digit."
 
 

@@ -93,7 +93,8 @@ struct Worker {
   lab::Request last = {};  // the request without an answer; at first a pull
 };
 
-/// Task 4 · Given the reply to `worker.last`, the worker's next request, which is stored there, too.
+/// Task 4 · Given the reply to `worker.last`, the worker's next request, which is stored there,
+/// too.
 ///
 /// kWork: computes, once, and pushes the gradient under the ticket's number. kTaken: pulls (what
 /// `push` holds in a pull does not matter). kDone: returns kStop; all later replies are kNothing.

@@ -20,8 +20,8 @@ constexpr const char* kMargin = "  | ";  // before further lines of a text from 
 std::string signal_in_words(int signal) {
   switch (signal) {
     case SIGSEGV:
-      return "segmentation fault (SIGSEGV): an index outside its array, a bad pointer, or an "
-             "empty std::optional?";
+      return "segmentation fault (SIGSEGV): an index outside its array, a bad pointer, an empty "
+             "std::optional, or something erased from a container inside a loop over it?";
     case SIGABRT:
       return "aborted (SIGABRT): a failed assertion, damaged memory, or an exception that left a "
              "parallel loop?";

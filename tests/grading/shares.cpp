@@ -121,7 +121,8 @@ std::string lost_order(const Epoch& e) {
           places[own] < places[before])
         return fmt::format(
             "{} {} has sequence {} before {}, the epoch has it after: keep the order of `order`. "
-            "That is the shuffle, and a sorted shard has lost it",
+            "That is the shuffle, and a sorted shard has lost it; so has one of positions, in "
+            "place of what is there",
             e.reader, r, before, own);
   return "";
 }

@@ -65,12 +65,13 @@ Expected expected_gradients(const TrainingStep& s) {
       .tolerance = s.part(p.magnitude()),
       .name = [&s](size_t i) { return s.oracle.name(i + s.oracle.range(s.stage).first); },
       .mistakes = [&s] { return gradient_mistakes(s); },
-      .if_not_finite =
-          std::isinf(overflowed(s.training.leftover))
-              ? s.contract.gradients + ": not finite: the gradients were infinite "
-                "before the step, which sets them to 0 first, on every rank (0 times infinity is "
-                "not 0)"
-              : s.contract.gradients + ": not finite: 0 divided by 0 targets?"};
+      .if_not_finite = std::isinf(overflowed(s.training.leftover))
+                           ? s.contract.gradients +
+                                 ": not finite: the gradients were infinite "
+                                 "before the step, which sets them to 0 first, on every rank (0 "
+                                 "times infinity is "
+                                 "not 0)"
+                           : s.contract.gradients + ": not finite: 0 divided by 0 targets?"};
   const double largest = largest_magnitude(whole);
   for (double& tolerance : expected.tolerance)
     tolerance = kTolerance * (tolerance + largest) + kRoundings * p.rounding() + 1e-30;

@@ -42,6 +42,7 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
       {{own}, "these are this rank's examples, not their part of the sum"},
       {{total / own}, "the quotient is upside down"},
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},
+      {{std::floor(own / total)}, "the share is 0 below 1: a quotient of integers?"},
   };
   all.push_back(
       {{own / std::ranges::max(examples)},

@@ -36,6 +36,8 @@ const std::vector<WrongRule>& wrong_rules() {
       {[](int64_t s, int64_t k) { return (s - 1) % k == 0; },
        "one step too early in every round, beginning with step 1: steps are counted from 1, so the "
        "first average comes after step k"},
+      {[](int64_t s, int64_t k) { return s % k == 1; },
+       "due after the first step of each round, not after the last, and never with every = 1"},
       {[](int64_t s, int64_t k) { return s == 1 || s % k == 0; },
        "due after step 1 as well: the first average comes after step k"},
       {[](int64_t s, int64_t k) { return (s + 1) % k == 0; },

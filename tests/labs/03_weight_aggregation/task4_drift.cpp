@@ -65,6 +65,7 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self) {
   const Numbers average = w.average();
   const Numbers own = distances(w, average);
   const Numbers plain = w.combine([=](size_t) { return 1 / n; });
+  const Numbers scaled_twice = w.combine([&](size_t r) { return w.shares[r] * w.shares[r]; });
   const double right = largest(own);
   double squares = 0;
   double weighted_squares = 0;
@@ -90,6 +91,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self) {
        "ReduceOp::kMax)"},
       {{*std::ranges::min_element(own)}, "the smallest drift of all ranks, not the largest"},
       {{total(own)}, "the sum of the ranks' drifts, not the largest: ReduceOp::kMax"},
+      {{largest(distances(w, plain))},
+       "the distance from the unweighted mean: the average is weighted by the shares"},
       {{total(own) / n}, "the mean of the ranks' drifts, not the largest: ReduceOp::kMax"},
       {{with_share},
        "a rank whose share is 0 is left out: it counts nothing in the average, but it drifts"},
@@ -108,8 +111,9 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self) {
        "the sum of the absolute differences; the distance is the root of the sum of squares"},
       {{other.element},
        "the largest difference of a single weight; the distance takes all of them together"},
-      {{largest(distances(w, plain))},
-       "the distance from the unweighted mean: the average is weighted by the shares"},
+      {{largest(distances(w, scaled_twice))},
+       "the distance from an average whose terms are multiplied by their shares twice: "
+       "average_weights does that itself"},
       {{largest(distances(w, opposite))},
        "the length of the weights plus the average: the average must be subtracted"},
       {{largest(distances(w, w.values[0]))},

@@ -82,9 +82,14 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
         "those of this pipeline alone: nothing of the other pipelines was added. The replicas of a "
         "stage add up their gradients when all microbatches are done, all_reduce in mesh.replicas "
         "(reduce gives the sum to one of them only)";
+    const std::string no_shares =
+        "loss has divided by all targets already, so the replicas only add up "
+        "(mesh.replicas.all_reduce)";
     add([](const Part&) { return 0.0; },
-        "all zero: are they scaled by a share of targets, which only last stages have? loss has "
-        "divided by all targets already, so the replicas only add up (mesh.replicas.all_reduce)");
+        "all zero: are they scaled by a share of targets, which only last stages have? " +
+            no_shares);
+    add([=](const Part& b) { return p.targets_of(b.replica) / total / total; },
+        "those of each pipeline are scaled by its share of the targets: " + no_shares);
     add([=](const Part& b) { return b.replica == own ? 1 / total : 0.0; }, alone);
     add([=](const Part& b) { return b.replica == own && of_own > 0 ? 1 / of_own : 0.0; }, alone);
     add([=](const Part& b) { return b.replica == 0 ? 1 / total : 0.0; },

@@ -183,8 +183,7 @@ TEST(Task4, ManyTargetsAreCountedExactly) {
       if (const double got = rank.number("total"); got != right)
         stop(fmt::format(
             "{:.0f} targets instead of {:.0f}{}", got, right,
-            got == rows[k].first - 1 || got == rows[k].second - 1
-                ? ": those of this pipeline alone"
+            got == rows[k].first - 1 || got == rows[k].second - 1 ? ": those of this pipeline alone"
             : std::abs(got - right) < 4
                 ? ": a float counts only up to 16,777,216; lab::sum_over adds up doubles"
                 : ""));

@@ -46,6 +46,8 @@ struct Way {
   bool ema = false;               // u = mu u + (1 - mu) d
   bool old_velocity = false;      // u of before this round in w
   bool rolls_on = false;          // rounds without results, too
+  bool falls_to_zero = false;     // there, as if their average were 0
+  bool whole_shares = false;      // quotients of integers
   bool decays_late = false;       // u = mu (u + d)
   bool whole_look_ahead = false;  // u instead of mu u in w
 };
@@ -62,11 +64,13 @@ std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
     double n = 0;
     for (const double samples : round.samples) n += samples;
     for (size_t i = 0; i < w.size() && (n > 0 || way.rolls_on); ++i) {
-      double average = n > 0 ? 0 : w[i];
-      for (size_t r = 0; r < round.samples.size() && n > 0; ++r)
-        average += (way.by_samples ? round.samples[r] / (way.divided ? n : 1.0)
-                                   : 1.0 / static_cast<double>(round.samples.size())) *
-                   round.weights[r][i];
+      double average = n > 0 || way.falls_to_zero ? 0 : w[i];
+      for (size_t r = 0; r < round.samples.size() && n > 0; ++r) {
+        double share = way.by_samples ? round.samples[r] / (way.divided ? n : 1.0)
+                                      : 1.0 / static_cast<double>(round.samples.size());
+        if (way.whole_shares) share = std::floor(share);
+        average += share * round.weights[r][i];
+      }
       double d = way.adds_average ? average : average - w[i];
       if (way.backwards) d = -d;
       const double before = u[i];
@@ -127,7 +131,9 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.nesterov = false}, "there is no momentum in the weights: d alone moves them"},
       {{.keeps_velocity = false}, "the velocity is forgotten between rounds"},
       {{.velocity_only = true},
-       "w moves by u alone: that is momentum without Nesterov's look ahead"},
+       "w moves by u alone: that is momentum without Nesterov's look ahead, or u changes only "
+       "after w"},
+      {{.whole_shares = true}, "the shares are whole numbers, 0 or 1: an integer division?"},
       {{.alpha_in_velocity = true}, "alpha is in the velocity already"},
       {{.alpha_in_velocity = true, .alpha_once = true}, "alpha is in the velocity already"},
       {{.alpha_once = true}, "alpha does not act on the momentum's part"},
@@ -139,6 +145,8 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
        "u = mu (u + d): mu belongs to the u of before, and d is added in full"},
       {{.whole_look_ahead = true}, "w moves by d + u: mu is missing before u"},
       {{.rolls_on = true},
+       "a round without results moves something: nobody has answered, so nothing changes"},
+      {{.rolls_on = true, .falls_to_zero = true},
        "a round without results moves something: nobody has answered, so nothing changes"}};
   std::vector<Mistake> all;
   for (const auto& [way, message] : ways) all.push_back({all_rounds(c, way, weights), message});
