@@ -48,18 +48,20 @@ WorkerSimulationReport simulate(const Workers& workers, Learner& learner, Replic
   });
 }
 
-/// A line per worker for the first seconds: the last digit of the item that it computes, '.' while
-/// it waits, 'x' from when it was killed.
+/// A line per worker for the first seconds: where it begins an item the last digit of that, '-'
+/// while it computes, '.' while it waits, 'x' from when it was killed.
 std::string grid(const WorkerSimulationReport& report) {
   constexpr double kColumn = 0.5;  // s
   constexpr size_t kColumns = 64;
   std::map<int, std::string> rows;
   std::map<int, std::pair<double, char>> state;  // since when, and what is drawn
   const auto fill = [&](int worker, double until) {
-    const auto [since, letter] = state[worker];
+    auto [since, letter] = state[worker];
     for (size_t c = 0; c < kColumns; ++c) {
       const double middle = (static_cast<double>(c) + 0.5) * kColumn;
-      if (middle >= since && middle < until) rows[worker][c] = letter;
+      if (middle < since || middle >= until) continue;
+      rows[worker][c] = letter;
+      if (letter >= '0' && letter <= '9') letter = '-';
     }
   };
   for (const SimulatedEvent& event : report.events) {
@@ -75,8 +77,8 @@ std::string grid(const WorkerSimulationReport& report) {
     state[event.worker] = {event.time, letter};
   }
   std::string text = fmt::format(
-      "\nthe first {:g} s: which item each worker computes (last digit); . it waits, x it is "
-      "dead\n",
+      "\nthe first {:g} s: last digit of the item that a worker begins; - it computes, . it waits, "
+      "x it is dead\n",
       kColumn * static_cast<double>(kColumns));
   for (auto& [worker, row] : rows) {
     fill(worker, report.seconds);
