@@ -75,7 +75,8 @@ Diagnosis Case::conclude(Kind kind, std::string headline, std::vector<int> ranks
   std::vector<int> waiting;
   for (const RankSnapshot& rank : now_)
     if (!has_ended(rank) && rank.waiting() != nullptr) waiting.push_back(rank.rank);
-  std::ranges::stable_partition(waiting, [&](int rank) { return std::ranges::count(ranks, rank); });
+  std::stable_partition(waiting.begin(), waiting.end(),
+                        [&](int rank) { return std::ranges::find(ranks, rank) != ranks.end(); });
   const size_t shown = std::min(waiting.size(), kWaitsShown);
   std::sort(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(shown));
   std::string details;
