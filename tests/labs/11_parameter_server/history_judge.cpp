@@ -157,6 +157,11 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
           fmt::format("worker {} asks for work, so it has lost ticket {}; but its lease goes on, "
                       "and item {} would wait for it forever{}",
                       call.argument, own->first, own->second.item, where));
+    if (own != before.leases.end() && call.item == own->first && own->second.item == *right)
+      stop(
+          fmt::format("on_pull hands out item {}, which is the number of the ticket that worker {} "
+                      "has lost: the item of its lease is returned, {}{}",
+                      call.item, call.argument, *right, where));
     const auto has = std::ranges::find_if(
         before.leases, [&](const auto& e) { return e.second.item == call.item; });
     if (has != before.leases.end() && has->second.worker != call.argument)
