@@ -189,6 +189,13 @@ void keep_results(const fs::path& file, RankResult& result) {
     }
 }
 
+/// Whose the message is about, where "rank 0" says nothing: of a job without ranks, or of ranks of
+/// which nobody can tell which it was.
+void tell_of(const char* whom, RankResult& result) {
+  const std::string rank = fmt::format("rank {}", result.rank);
+  if (result.message.starts_with(rank)) result.message.replace(0, rank.size(), whom);
+}
+
 /// Fills in what became of a rank that had its own process.
 void tell_rank(Scene& scene, RankResult& result) {
   ChildProcess& child = *scene.children[static_cast<size_t>(result.rank)];
@@ -201,6 +208,8 @@ void tell_rank(Scene& scene, RankResult& result) {
   const fs::path file = rank_result_file(scene.folder.path(), result.rank);
   if (result.outcome == Outcome::kReturned) describe_end(child, file, result);
   if (result.result.empty()) keep_results(file, result);
+  if (scene.job.network == Network::kNone && scene.job.inputs.size() == 1)
+    tell_of("your code", result);
 }
 
 /// Explains the ranks whose messages broke off: they waited for one that is gone.
@@ -234,9 +243,7 @@ void tell_simulation(Scene& scene, std::vector<RankResult>& results) {
       describe_end(*scene.children[0], rank_result_file(scene.folder.path(), result.rank), result);
     if (result.result.empty())
       keep_results(rank_result_file(scene.folder.path(), result.rank), result);
-    if (result.outcome != Outcome::kCrash) continue;
-    result.message.replace(0, fmt::format("rank {}", result.rank).size(),
-                           "one of the simulated ranks");  // nobody can tell which
+    if (result.outcome == Outcome::kCrash) tell_of("one of the simulated ranks", result);
   }
 }
 

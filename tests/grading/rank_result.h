@@ -25,7 +25,7 @@ enum class Outcome {
 struct RankResult {
   int rank = 0;
   Outcome outcome = Outcome::kReturned;
-  std::string message;  // names the rank; further lines tell what to do; empty if it returned
+  std::string message;  // names the rank, unless it is the only one; empty if it returned
   std::string output;   // what it printed, of long output the end
   double ended_after_s = 0;
   double cpu_s = 0;  // processor time that its process used

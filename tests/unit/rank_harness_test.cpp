@@ -104,7 +104,7 @@ TEST(RankHarness, SixRanksKnowWhoTheyAre) {
 TEST(RankHarness, CrashNamesRankAndSignal) {
   const RankResult result = run("crash")[0];
   EXPECT_EQ(result.outcome, Outcome::kCrash);
-  EXPECT_NE(result.message.find("rank 0 crashed"), std::string::npos) << result.message;
+  EXPECT_NE(result.message.find("your code crashed"), std::string::npos) << result.message;
   EXPECT_NE(result.message.find("SIGSEGV"), std::string::npos) << result.message;
 }
 
@@ -115,7 +115,7 @@ TEST(RankHarness, LeavingWithoutAResultIsNoSuccess) {
     input.set("code", code);
     const RankResult result = run("leave", 1, input)[0];
     EXPECT_EQ(result.outcome, Outcome::kExit);
-    EXPECT_NE(result.message.find("rank 0 ended with exit code " + std::to_string(code)),
+    EXPECT_NE(result.message.find("your code ended with exit code " + std::to_string(code)),
               std::string::npos)
         << result.message;
   }
@@ -125,13 +125,13 @@ TEST(RankHarness, FindingOfASanitizerIsTold) {
   const RankResult result = run("sanitized")[0];
   EXPECT_EQ(result.outcome, Outcome::kCrash);
   EXPECT_EQ(result.message,
-            "rank 0 was ended by a sanitizer: SUMMARY: AddressSanitizer: overflow a.cpp:3");
+            "your code was ended by a sanitizer: SUMMARY: AddressSanitizer: overflow a.cpp:3");
 }
 
 TEST(RankHarness, EndlessLoopAndEndlessWaitAreToldApart) {
   const RankResult loop = run("compute_forever", 1, {}, 0.5)[0];
   EXPECT_EQ(loop.outcome, Outcome::kDeadline);
-  EXPECT_NE(loop.message.find("rank 0 was not done after 0.5 s"), std::string::npos)
+  EXPECT_NE(loop.message.find("your code was not done after 0.5 s"), std::string::npos)
       << loop.message;
   const RankResult wait = run("wait_forever", 1, {}, 0.5)[0];
   EXPECT_EQ(wait.outcome, Outcome::kDeadline);
@@ -141,19 +141,19 @@ TEST(RankHarness, EndlessLoopAndEndlessWaitAreToldApart) {
 TEST(RankHarness, ExceptionTextArrives) {
   const RankResult result = run("throw_error")[0];
   EXPECT_EQ(result.outcome, Outcome::kError);
-  EXPECT_EQ(result.message, "rank 0 stopped with an error: the text of the exception");
+  EXPECT_EQ(result.message, "your code stopped with an error: the text of the exception");
 }
 
 TEST(RankHarness, ExceptionTextIsQuoted) {
   const RankResult odd = run("throw_odd_text")[0];
   EXPECT_EQ(odd.outcome, Outcome::kError);
   EXPECT_EQ(odd.message,
-            "rank 0 stopped with an error: Gr\uFFFD\uFFFDe\n  | \n  | lab 01: 100/100?[2J");
+            "your code stopped with an error: Gr\uFFFD\uFFFDe\n  | \n  | lab 01: 100/100?[2J");
   const RankResult todo = run("pretend_todo")[0];
   EXPECT_EQ(todo.outcome, Outcome::kError);
   EXPECT_EQ(
       todo.message,
-      "rank 0 stopped with an error: task 1a is not written yet: f\n  | \n  | lab 01: 100/100");
+      "your code stopped with an error: task 1a is not written yet: f\n  | \n  | lab 01: 100/100");
 }
 
 TEST(RankHarness, PatienceIsForRanksThatDidNotCompute) {
@@ -172,7 +172,7 @@ TEST(RankHarness, PatienceIsForRanksThatDidNotCompute) {
 TEST(RankHarness, ExceptionInAParallelLoopArrives) {
   const RankResult result = run("throw_in_parallel_loop")[0];
   EXPECT_EQ(result.outcome, Outcome::kError);
-  EXPECT_EQ(result.message, "rank 0 stopped with an error: thrown in a parallel loop");
+  EXPECT_EQ(result.message, "your code stopped with an error: thrown in a parallel loop");
 }
 
 TEST(RankHarness, TodoIsNoError) {
