@@ -184,9 +184,10 @@ def print_list(found, labs, course):
             return "none"
         if submission.files[lab.number] == (ROOT / lab.path).read_bytes():
             return "the starter"
-        time, source = submission.time(lab.number)
-        days, _ = course.lateness(lab.number, time)
-        return f"{time.astimezone():%Y-%m-%d %H:%M}" + (f", {days} d late" if days else "") + (f" ({source})" if source != "list" else "")
+        when, source = submission.time(lab.number)
+        days, _ = course.lateness(lab.number, when)
+        late = f", {days} d late" if days else ""
+        return f"{when.astimezone():%Y-%m-%d %H:%M}{late}" + (f" ({source})" if source != "list" else "")
 
     rows = {one.name: [cell(one, lab) for lab in labs] for one in found}
     widths = [max(map(len, column)) for column in zip(["lab 00"] * len(labs), *rows.values())]

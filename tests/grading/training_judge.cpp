@@ -67,10 +67,8 @@ Expected expected_gradients(const TrainingStep& s) {
       .mistakes = [&s] { return gradient_mistakes(s); },
       .if_not_finite = std::isinf(overflowed(s.training.leftover))
                            ? s.contract.gradients +
-                                 ": not finite: the gradients were infinite "
-                                 "before the step, which sets them to 0 first, on every rank (0 "
-                                 "times infinity is "
-                                 "not 0)"
+                                 ": not finite: the gradients were infinite before the step, which "
+                                 "sets them to 0 first, on every rank (0 times infinity is not 0)"
                            : s.contract.gradients + ": not finite: 0 divided by 0 targets?"};
   const double largest = largest_magnitude(whole);
   for (double& tolerance : expected.tolerance)

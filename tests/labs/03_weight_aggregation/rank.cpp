@@ -20,17 +20,20 @@ using lab::grading::Parcel;
 namespace lab03 {
 namespace {
 
-/// The model of the step in progress. Simulated ranks are threads.
-lab::LlamaStage*& model_of_the_step() {
-  thread_local lab::LlamaStage* model = nullptr;
-  return model;
+/// Of the model in the latest step. Simulated ranks are threads.
+struct StepTensors {
+  Tensor weights;
+  Tensor gradients;
+};
+StepTensors& of_the_step() {
+  thread_local StepTensors tensors;
+  return tensors;
 }
 
 /// Their memory may also carry the weights.
 bool are_gradients(const Tensor& tensor) {
-  lab::LlamaStage* model = model_of_the_step();
-  return model != nullptr && tensor.numel() > 0 && tensor.data() == model->gradients().data() &&
-         !std::ranges::equal(tensor.values(), model->parameters().values());
+  return tensor.numel() > 0 && tensor.data() == of_the_step().gradients.data() &&
+         !std::ranges::equal(tensor.values(), of_the_step().weights.values());
 }
 
 }  // namespace
@@ -161,15 +164,12 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
   Parcel result =
       lab::grading::record_steps(input, &world, [&](const lab::grading::StepArguments& a) {
         weight_bytes = static_cast<double>(a.stage.parameters().bytes());
-        model_of_the_step() = &a.stage;
+        of_the_step() = {a.stage.parameters(), a.stage.gradients()};
         const Aggregation aggregation{
             .every = static_cast<int64_t>(every.at(static_cast<size_t>(a.step - 1))),
             .share = input.number("share")};
-        const double loss =
-            train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm,
-                       first_step + a.step - 1, aggregation, world);
-        model_of_the_step() = nullptr;
-        return loss;
+        return train_step(a.stage, a.optimizer, a.microbatches, a.loss, a.learning_rate, a.max_norm,
+                          first_step + a.step - 1, aggregation, world);
       });
   result.set("weight_bytes", weight_bytes);
   return result;

@@ -87,11 +87,11 @@ Call call_of(const PipelineScenario& scenario, const std::vector<Pipeline>& pipe
   for (size_t i = 0; i < pipelines.size(); ++i) {
     const Pipeline& pipeline = pipelines[i];
     call.name += fmt::format("{}{}", i > 0 ? "; " : "", pipeline.training.name);
-    for (size_t stage = 0; !is_world && stage < pipeline.ranks.size(); ++stage)
-      call.name += fmt::format(", {}stage {} on rank {}", stage == 0 ? "with " : "", stage,
-                               pipeline.ranks[stage]);
     const std::vector<Parcel> inputs = scenario.inputs(pipeline);
     for (size_t stage = 0; stage < inputs.size(); ++stage) {
+      if (!is_world)
+        call.name += fmt::format(", {}stage {} on rank {}", stage == 0 ? "with " : "", stage,
+                                 pipeline.ranks[stage]);
       const auto rank = static_cast<size_t>(pipeline.ranks[stage]);
       call.inputs.resize(std::max(call.inputs.size(), rank + 1));
       call.inputs[rank] = inputs[stage];

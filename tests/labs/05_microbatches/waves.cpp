@@ -216,8 +216,7 @@ std::string totals_in_words(const WaveRun& run) {
 
 /// The most bytes that a stage needs at one moment, generously: four tensors for every microbatch
 /// that still has an action to come, and as many for one that has just been finished.
-double enough_memory(const Wave& wave, int stage) {
-  const lab::ActionList& actions = wave.schedule.stages[static_cast<size_t>(stage)];
+double enough_memory(const Wave& wave, const lab::ActionList& actions) {
   const auto bytes = [&](int k) {
     const TokenBatch& batch = wave.microbatches()[static_cast<size_t>(k)];
     return 4.0 * sizeof(float) *
@@ -238,15 +237,14 @@ double enough_memory(const Wave& wave, int stage) {
 }
 
 /// Empty if nothing is wrong. A posted message may keep its tensor to the end.
-std::string wrong_memory(const Wave& wave, int stage, int rank, double held) {
-  const lab::ActionList& actions = wave.schedule.stages[static_cast<size_t>(stage)];
-  const double enough = enough_memory(wave, stage);
-  if (held <= enough || std::ranges::any_of(actions, &lab::Action::posted)) return "";
+std::string wrong_memory(const Wave& wave, const Course& course, double held) {
+  const double enough = enough_memory(wave, course.actions);
+  if (held <= enough || std::ranges::any_of(course.actions, &lab::Action::posted)) return "";
   return fmt::format(
       "rank {} holds {:.0f} bytes of tensors at one moment of a wave of {}, and needs less than "
       "{:.0f}: tensors of a microbatch are to be dropped (erased from their map, for example) when "
       "its last action is done",
-      rank, held, counted(wave.schedule.microbatches, "microbatch"), enough);
+      course.rank(), held, counted(wave.schedule.microbatches, "microbatch"), enough);
 }
 
 void judge_wave(const Wave& wave, int first_rank, const std::vector<Parcel>& results) {
@@ -271,11 +269,11 @@ void judge_wave(const Wave& wave, int first_rank, const std::vector<Parcel>& res
                     run.last_rank(), loss));
   for (const Course& course : courses)
     if (std::string wrong = wrong_waits(course); !wrong.empty()) lab::grading::stop(wrong);
-  for (int s = 0; s < wave.stages(); ++s)
-    if (std::string wrong =
-            wrong_memory(wave, s, first_rank + s, results[static_cast<size_t>(s)].number("held"));
-        !wrong.empty())
+  for (const Course& course : courses) {
+    const double held = results[static_cast<size_t>(course.stage)].number("held");
+    if (std::string wrong = wrong_memory(wave, course, held); !wrong.empty())
       lab::grading::stop(wrong);
+  }
 }
 
 /// Waves that run side by side in a call, one after the other in the order of ranks.
