@@ -2,10 +2,11 @@
 import base64
 import collections
 import html
-import json
 import math
 import re
 import statistics
+
+from losses import is_number, read_metrics
 
 # `folder`: a run's folder, with metrics.jsonl; `ended`: in words; `log`: the last lines of its output.
 Run = collections.namedtuple("Run", "name folder succeeded ended log")
@@ -37,22 +38,6 @@ svg{display:block;width:100%;height:auto;overflow:visible}svg text{font-size:13p
 img{max-width:100%;background:#fff;border-radius:6px}
 .removed{color:var(--removed)}.added{color:var(--added)}
 """
-
-
-def read_metrics(folder):
-    """The records of metrics.jsonl; the last line of a run that was killed may be incomplete."""
-    records = []
-    file = folder / "metrics.jsonl"
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else []:
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            continue
-    return [record for record in records if isinstance(record, dict) and is_number(record.get("loss"))]
-
-
-def is_number(value):
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def loss_table(runs):

@@ -48,8 +48,8 @@ RELEASED = [
     "LICENSE", "README.md", "packages.txt", "workbook", "cmake/*", "common/*", "data/*", "docs/*",
     "slides/filter.lua", "scripts/book.py", "scripts/book/*", "scripts/break.py", "scripts/break_page.py",
     "scripts/debug.sh", "scripts/doctor.sh", "scripts/grade_files.py", "scripts/grade_submissions.py",
-    "scripts/lab_code.py", "scripts/setup.sh", "scripts/slurm/*", "scripts/status.py", "scripts/submit.py",
-    "scripts/watch.py", "tests/CMakeLists.txt", "tests/bench/*", "tests/emulation/*", "tests/grading/*",
+    "scripts/lab_code.py", "scripts/losses.py", "scripts/setup.sh", "scripts/slurm/*", "scripts/status.py",
+    "scripts/submit.py", "scripts/watch.py", "tests/CMakeLists.txt", "tests/bench/*", "tests/emulation/*", "tests/grading/*",
     "tests/unit/pipeline_plans.h",  # lab 05's tests
     "train/*"]
 WITHHELD = [

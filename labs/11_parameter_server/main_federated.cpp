@@ -62,7 +62,7 @@ void add_federated_options(CommandLine& line, Federated& federated) {
       .within(1, 1'000'000)
       .shows_default()
       .kept();
-  line.add("--outer-lr", federated.outer_lr, "A", "alpha").shows_default().kept();
+  line.add("--outer-lr", federated.outer_lr, "A", "its learning rate, eta").shows_default().kept();
   line.add("--outer-momentum", federated.outer_momentum, "U", "mu").shows_default().kept();
   line.add("--drop", federated.drop, "P", "the probability that a client does not answer")
       .shows_default()
@@ -92,7 +92,7 @@ int train_federated(const RunPlan& plan, const Federated& federated) {
                    static_cast<uint64_t>(plan.seed));
   const Tensor weights = model.parameters().clone();  // the server's; `model` is the clients'
   std::vector<Client> clients = make_clients(plan, federated, input, model);
-  Outer outer{.alpha = static_cast<float>(federated.outer_lr),
+  Outer outer{.lr = static_cast<float>(federated.outer_lr),
               .momentum = static_cast<float>(federated.outer_momentum),
               .velocity = Tensor::zeros(weights.shape())};
   const auto unused = make_optimizer(plan, model, input.functions.adam);

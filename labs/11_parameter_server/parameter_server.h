@@ -120,18 +120,18 @@ struct ClientResult {
 
 /// The outer optimizer: SGD with Nesterov's momentum, whose gradient is how far the clients moved.
 struct Outer {
-  float alpha = 1;            // its learning rate
+  float lr = 1;               // its learning rate
   float momentum = 0;         // mu
-  lab::Tensor velocity = {};  // u, flat; zeros at first
+  lab::Tensor velocity = {};  // b, flat; zeros at first
 };
 
 /// Task 5b · The end of a round, from those clients that have answered:
 ///
 ///   d = sum over r of (m_r / M) w_r  -  w       m_r: samples of result r; M: their sum
-///   u = mu u + d
-///   w = w + alpha (d + mu u)
+///   b = mu b + d
+///   w = w + lr (d + mu b)
 ///
-/// `weights` is w, flat, and changes in place; so does outer.velocity. alpha = 1 and mu = 0 leave
+/// `weights` is w, flat, and changes in place; so does outer.velocity. lr = 1 and mu = 0 leave
 /// lab 03's average. Without results, or without samples, nothing changes. The results stay as
 /// they are; all their weights are finite, also times M, and in memory of their own.
 void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer);

@@ -109,8 +109,8 @@ void outer_step(const lab::Tensor& weights, std::span<const ClientResult> result
   lab::add_scaled(weights, -1.0F, moved);
   lab::scale(outer.velocity, outer.momentum);
   lab::add(moved, outer.velocity);
-  lab::add_scaled(moved, outer.alpha, weights);
-  lab::add_scaled(outer.velocity, outer.alpha * outer.momentum, weights);
+  lab::add_scaled(moved, outer.lr, weights);
+  lab::add_scaled(outer.velocity, outer.lr * outer.momentum, weights);
 }
 
 // Task 6

@@ -24,13 +24,15 @@ namespace lab::grading {
 namespace {
 
 /// What a program printed; of long output the end.
-std::string printed(const RankResult& rank) {
+std::string printed(const RankResult& rank, Network network) {
   if (rank.output.empty()) return "";
   constexpr size_t kShown = 2000;
   const bool cut = rank.output.size() > kShown;
   const std::string shown =
       cut ? "..." + rank.output.substr(rank.output.size() - kShown) : rank.output;
-  const std::string margin = fmt::format("rank {} printed | ", rank.rank);
+  const std::string margin = network == Network::kNone
+                                 ? "your code printed | "
+                                 : fmt::format("rank {} printed | ", rank.rank);
   return "\n" + margin + quoted(shown, margin);
 }
 
@@ -145,7 +147,7 @@ Sequence run_sequence(
   if (const RankResult* failure = first_failure(ranks)) {
     sequence.unwritten = failure->outcome == Outcome::kNotImplemented;
     sequence.crashed = failure->outcome == Outcome::kCrash;
-    sequence.failure = with_returned_ranks(failure->message) + printed(*failure);
+    sequence.failure = with_returned_ranks(failure->message) + printed(*failure, options.network);
     if (failure->outcome == Outcome::kDeadline && !failed_in_prelude(calls, sequence))
       deadline_messages()[current_suite()] = failure->message;
     if (failure->outcome == Outcome::kDiagnosed && options.network == Network::kSimulated)
@@ -160,7 +162,8 @@ Sequence run_sequence(
 std::string which_call(const std::vector<Call>& calls, size_t k) {
   const std::string& name = calls[k].name;
   if (calls.size() == 1) return name.empty() ? "" : fmt::format("\n({})", name);
-  return fmt::format("\n(call {} of {}{}{})", k + 1, calls.size(), name.empty() ? "" : ": ", name);
+  return fmt::format("\n(call {} of {} in this test{}{})", k + 1, calls.size(),
+                     name.empty() ? "" : ": ", name);
 }
 
 /// Why call k of a sequence is wrong; empty if it is right.

@@ -147,7 +147,7 @@ Parcel run_outer(const Parcel& input) {
   std::vector<Outer> outers;
   for (size_t k = 0; k < count; ++k) {
     weights.push_back(start.clone());
-    outers.push_back({.alpha = static_cast<float>(input.number("alpha")),
+    outers.push_back({.lr = static_cast<float>(input.number("lr")),
                       .momentum = static_cast<float>(input.number("momentum")),
                       .velocity = Tensor::zeros(start.shape())});
   }
@@ -168,9 +168,8 @@ Parcel run_outer(const Parcel& input) {
       outer_step(weights[k], results, outers[k]);
       replaced = replaced || !outers[k].velocity.defined() ||
                  outers[k].velocity.data() != given.velocity.data();
-      result.set(
-          "rates" + number + "." + std::to_string(k),
-          std::vector<double>{outers[k].alpha - given.alpha, outers[k].momentum - given.momentum});
+      result.set("rates" + number + "." + std::to_string(k),
+                 std::vector<double>{outers[k].lr - given.lr, outers[k].momentum - given.momentum});
       for (size_t r = 0; r < results.size(); ++r)
         for (int64_t i = 0; i < start.numel(); ++i)
           changed = changed || results[r].weights.data()[i] !=

@@ -25,7 +25,7 @@ struct Round {
 
 struct Case {
   std::string name;
-  double alpha = 1;
+  double lr = 1;
   double momentum = 0;
   Numbers start = {};
   std::vector<Round> rounds = {};
@@ -39,17 +39,17 @@ struct Way {
   bool nesterov = true;
   bool keeps_velocity = true;
   bool velocity_only = false;  // heavy ball
-  bool alpha_in_velocity = false;
-  bool alpha_once = false;  // not on the momentum's part
+  bool lr_in_velocity = false;
+  bool lr_once = false;  // not on the momentum's part
   bool backwards = false;
   bool adds_average = false;      // d = average, w not subtracted
-  bool ema = false;               // u = mu u + (1 - mu) d
-  bool old_velocity = false;      // u of before this round in w
+  bool ema = false;               // b = mu b + (1 - mu) d
+  bool old_velocity = false;      // b of before this round in w
   bool rolls_on = false;          // rounds without results, too
   bool falls_to_zero = false;     // there, as if their average were 0
   bool whole_shares = false;      // quotients of integers
-  bool decays_late = false;       // u = mu (u + d)
-  bool whole_look_ahead = false;  // u instead of mu u in w
+  bool decays_late = false;       // b = mu (b + d)
+  bool whole_look_ahead = false;  // b instead of mu b in w
 };
 
 struct Outcome {
@@ -58,7 +58,7 @@ struct Outcome {
 };
 
 std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
-  Numbers w = c.start, u(c.start.size(), 0.0);
+  Numbers w = c.start, b(c.start.size(), 0.0);
   std::vector<Outcome> all;
   for (const Round& round : c.rounds) {
     double n = 0;
@@ -73,19 +73,19 @@ std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
       }
       double d = way.adds_average ? average : average - w[i];
       if (way.backwards) d = -d;
-      const double before = u[i];
-      u[i] = (way.keeps_velocity ? c.momentum * u[i] : 0.0) +
-             (way.ema ? 1 - c.momentum : 1.0) * (way.alpha_in_velocity ? c.alpha : 1.0) * d;
-      if (way.decays_late) u[i] = c.momentum * (before + d);
-      const double pulled = way.old_velocity ? before : u[i];
+      const double before = b[i];
+      b[i] = (way.keeps_velocity ? c.momentum * b[i] : 0.0) +
+             (way.ema ? 1 - c.momentum : 1.0) * (way.lr_in_velocity ? c.lr : 1.0) * d;
+      if (way.decays_late) b[i] = c.momentum * (before + d);
+      const double pulled = way.old_velocity ? before : b[i];
       if (way.velocity_only || way.ema)
-        w[i] += (way.alpha_in_velocity ? 1.0 : c.alpha) * u[i];
+        w[i] += (way.lr_in_velocity ? 1.0 : c.lr) * b[i];
       else
-        w[i] += c.alpha * d + (way.nesterov ? (way.alpha_once ? 1.0 : c.alpha) *
-                                                  (way.whole_look_ahead ? 1.0 : c.momentum) * pulled
-                                            : 0.0);
+        w[i] += c.lr * d + (way.nesterov ? (way.lr_once ? 1.0 : c.lr) *
+                                               (way.whole_look_ahead ? 1.0 : c.momentum) * pulled
+                                         : 0.0);
     }
-    all.push_back({w, u});
+    all.push_back({w, b});
   }
   return all;
 }
@@ -97,7 +97,7 @@ Call call_of(const Case& c) {
     return std::vector<float>(numbers.begin(), numbers.end());
   };
   const auto elements = static_cast<int64_t>(c.start.size());
-  input.set("alpha", c.alpha);
+  input.set("lr", c.lr);
   input.set("momentum", c.momentum);
   input.set("optimizers", c.optimizers);
   input.set("weights", Tensor::from(floats(c.start), {elements}));
@@ -131,29 +131,29 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.nesterov = false}, "there is no momentum in the weights: d alone moves them"},
       {{.keeps_velocity = false}, "the velocity is forgotten between rounds"},
       {{.velocity_only = true},
-       "w moves by u alone: that is momentum without Nesterov's look ahead, or u changes only "
+       "w moves by b alone: that is momentum without Nesterov's look ahead, or b changes only "
        "after w"},
       {{.whole_shares = true}, "the shares are whole numbers, 0 or 1: an integer division?"},
-      {{.alpha_in_velocity = true}, "alpha is in the velocity already"},
-      {{.alpha_in_velocity = true, .alpha_once = true}, "alpha is in the velocity already"},
-      {{.alpha_once = true}, "alpha does not act on the momentum's part"},
+      {{.lr_in_velocity = true}, "the learning rate is in the velocity already"},
+      {{.lr_in_velocity = true, .lr_once = true}, "the learning rate is in the velocity already"},
+      {{.lr_once = true}, "the learning rate does not act on the momentum's part"},
       {{.backwards = true}, "w moves away from the average: d has the wrong sign"},
       {{.adds_average = true}, "d is the average itself: the weights were not subtracted"},
-      {{.ema = true}, "u is a moving average: the contract adds d in full"},
-      {{.old_velocity = true}, "the velocity of the round before: u changes first"},
+      {{.ema = true}, "b is a moving average: the contract adds d in full"},
+      {{.old_velocity = true}, "the velocity of the round before: b changes first"},
       {{.decays_late = true},
-       "u = mu (u + d): mu belongs to the u of before, and d is added in full"},
-      {{.whole_look_ahead = true}, "w moves by d + u: mu is missing before u"},
+       "b = mu (b + d): mu belongs to the b of before, and d is added in full"},
+      {{.whole_look_ahead = true}, "w moves by d + b: mu is missing before b"},
       {{.rolls_on = true},
        "a round without results moves something: nobody has answered, so nothing changes"},
       {{.rolls_on = true, .falls_to_zero = true},
        "a round without results moves something: nobody has answered, so nothing changes"}};
   std::vector<Mistake> all;
   for (const auto& [way, message] : ways) all.push_back({all_rounds(c, way, weights), message});
-  Case without_alpha = c;
-  without_alpha.alpha = 1;
-  all.push_back({all_rounds(without_alpha, {}, weights),
-                 "alpha is missing: w moves by alpha times (d + mu u)"});
+  Case without_lr = c;
+  without_lr.lr = 1;
+  all.push_back(
+      {all_rounds(without_lr, {}, weights), "lr is missing: w moves by lr times (d + mu b)"});
   if (!weights)
     all.push_back({Numbers(all[0].values.size(), 0.0),
                    "the velocity stays 0: outer.velocity itself must change, not a copy"});
@@ -186,7 +186,7 @@ void judge_rates(const Case& c, const Parcel& result) {
     for (int o = 0; o < c.optimizers; ++o)
       if (result.numbers(fmt::format("rates{}.{}", round, o)) != Numbers{0, 0})
         stop(
-            fmt::format("round {} changes outer.alpha or outer.momentum: a round changes the "
+            fmt::format("round {} changes outer.lr or outer.momentum: a round changes the "
                         "weights and the velocity only",
                         round + 1));
 }
@@ -224,10 +224,10 @@ TEST(Task5b, Momentum) {
                                   {{1, 1}, {{4, 7}, {6, 9}}},
                                   {{2, 5, 1}, {{5, 5}, {7, 6}, {8, 1}}}};
   expect_outer(
-      {{.name = "momentum 0.9", .alpha = 0.7, .momentum = 0.9, .start = {0, 1}, .rounds = rounds},
-       {.name = "alpha only", .alpha = 0.5, .start = {2, 1}, .rounds = rounds},
+      {{.name = "momentum 0.9", .lr = 0.7, .momentum = 0.9, .start = {0, 1}, .rounds = rounds},
+       {.name = "lr only", .lr = 0.5, .start = {2, 1}, .rounds = rounds},
        {.name = "two optimizers in turn",
-        .alpha = 0.7,
+        .lr = 0.7,
         .momentum = 0.5,
         .start = {0, 1},
         .rounds = rounds,
@@ -236,7 +236,7 @@ TEST(Task5b, Momentum) {
 
 TEST(Task5b, WhoDoesNotAnswerDoesNotCount) {
   expect_outer({{.name = "a round without results",
-                 .alpha = 0.7,
+                 .lr = 0.7,
                  .momentum = 0.9,
                  .start = {2, 1},
                  .rounds = {{{4}, {{1, 2}}}, {{}, {}}, {{2}, {{1, 3}}}}},
@@ -250,7 +250,7 @@ Case drawn_case(std::mt19937_64& random, size_t elements, int rounds) {
   const auto number = [&] { return static_cast<double>(random() % 2001) / 1000 - 1; };
   constexpr double kRates[] = {0, 0.1, 0.4, 0.7, 1, 1.5};
   constexpr double kMomenta[] = {0, 0.3, 0.5, 0.9, 0.95, 0.99};
-  Case c{.name = {}, .alpha = kRates[random() % 6], .momentum = kMomenta[random() % 6]};
+  Case c{.name = {}, .lr = kRates[random() % 6], .momentum = kMomenta[random() % 6]};
   c.start.resize(elements);
   for (double& value : c.start) value = number();
   for (int r = 0; r < rounds; ++r) {
@@ -282,7 +282,7 @@ TEST(Task5b, ManyRounds) {
   std::mt19937_64 random(lab::grading::scenario_seed() + 501);
   Case c = drawn_case(random, 2, 60);
   c.name = "60 rounds";
-  c.alpha = 0.1;
+  c.lr = 0.1;
   c.momentum = 0.99;
   expect_outer({c});
 }
