@@ -71,7 +71,8 @@ void row_linear_backward(const lab::Tensor& dy, const lab::Tensor& x, const lab:
 /// be kept elsewhere. Its tensors exist, in the right shapes, and later serve other microbatches:
 /// write into them, but never assign another tensor to a member. A forward pass fills those that
 /// its comment names, and the backward pass of the same block may overwrite these. The MLP's
-/// functions only read what attention has filled.
+/// functions only read what attention has filled; attention_backward comes last, and may overwrite
+/// all of it.
 /// Messages: one all_reduce of N*C numbers in each of these functions.
 
 /// Task 3 · output [N, C] = middle + mlp(norm(middle)), where `kept.middle` is read; fills

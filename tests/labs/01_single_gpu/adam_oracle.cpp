@@ -79,6 +79,9 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kSwappedCorrections,
      "the corrections are swapped: m is divided by 1 - beta1^step, v by 1 - beta2^step"},
     {Wrong::kPowerOfRest, "the corrections are 1 - beta^step, not (1 - beta)^step"},
+    {Wrong::kByDifference,
+     "a moment as old + (1 - beta) (new - old): where the old one is much larger, the new one is "
+     "lost to rounding. Weigh and add them, as in the formula"},
     {Wrong::kProduct, "the corrections are 1 - beta^step: a power, not a product"},
     {Wrong::kSquareOfMoment,
      "the second moment is a mean of squares of m: it should be of the gradient's squares"},
@@ -142,6 +145,15 @@ Moved moved_by(const Update& u, Wrong wrong) {
     const double first = is(Wrong::kRateInMoment) ? rate * g : g;
     double m = (is(Wrong::kNoDecay) ? 1 : keep1) * old.m + take1 * first;
     double v = keep2 * old.v + take2 * (is(Wrong::kSquareOfMoment) ? m * m : square);
+    if (is(Wrong::kByDifference)) {
+      const auto from = [](double before, double beta, double now) {
+        const auto old_moment = static_cast<float>(before);
+        return old_moment +
+               (1.0F - static_cast<float>(beta)) * (static_cast<float>(now) - old_moment);
+      };
+      m = from(old.m, b1, g);
+      v = from(old.v, b2, square);
+    }
     if (is(Wrong::kGrowsOnly)) v = std::max(v, old.v);
     const bool before = is(Wrong::kOldMoments);
     double top = (is(Wrong::kPlainGradient) ? g : before ? old.m : m) / c1;
@@ -179,17 +191,15 @@ Moved tolerance_of(const Update& u, const Moved& right) {
   Moved allowed;
   for (size_t i = 0; i < static_cast<size_t>(u.size); ++i) {
     const Element old = element(u, i);
-    const double v = right.v[i];
     const double first = kMomentTolerance * (std::abs(old.m) + std::abs(old.g));
     const double second = kMomentTolerance * (old.v + old.g * old.g);
-    const double per_moment = u.learning_rate / c1 / (std::sqrt(v / c2) + double{u.config.epsilon});
+    const double per_moment =
+        u.learning_rate / c1 / (std::sqrt(right.v[i] / c2) + double{u.config.epsilon});
     const double size = b1 * std::abs(old.m) + (1 - b1) * std::abs(old.g);
-    // Of the root, half as much as of v.
-    const double of_second = v > kSmallest ? std::min(0.5 * second / v, 1.0) : 0.0;
     allowed.m.push_back(first + kSmallest);
     allowed.v.push_back(second + kSmallest);
     allowed.displacement.push_back(
-        per_moment * (first + (kWeightTolerance + of_second) * size) +
+        per_moment * kWeightTolerance * size +
         kRounding * std::max(std::abs(old.w), std::abs(old.w + right.displacement[i])) + kSmallest);
   }
   return allowed;

@@ -44,7 +44,7 @@ enum class Wrong {
   kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot,
   kSwappedCorrections, kPowerOfRest, kProduct, kSquareOfMoment, kRateInMoment, kSwappedInMoments,
   kDefaultBetas, kNoEpsilon, kRawGradient, kEpsilonSquared, kEpsilonDivided, kBeta1Corrects,
-  kBeta2Corrects, kPowerAlone, kMultiplied, kNoRate
+  kBeta2Corrects, kPowerAlone, kMultiplied, kNoRate, kByDifference
 };
 // clang-format on
 

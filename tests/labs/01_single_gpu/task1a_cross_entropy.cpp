@@ -222,6 +222,8 @@ std::vector<Mistake> gradient_mistakes(const Rows& rows, size_t n, const Softmax
        [=](double p, double y, double c) { return c * (p - y / sum); }},
       {": these are the exponentials, not yet divided by their sum",
        [=](double p, double y, double c) { return c * (p * sum - y); }},
+      {": these are the exponentials: write the gradient over them, even where scale is 0",
+       [=](double p, double, double) { return p * sum; }},
       {": 0 where the target is nearly certain: it becomes small there, but never 0",
        [](double, double, double) { return 0; }}};
   for (const double least : {1e-3, 1e-4, 1e-5, 1e-6})

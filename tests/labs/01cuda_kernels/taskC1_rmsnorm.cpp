@@ -99,6 +99,16 @@ std::vector<Mistake> mistakes(const Rows& rows, bool y) {
     without[i] /= rows.weight.values()[i % rows.columns()];
     of_row[i] = without[i] * rows.weight.values()[i / rows.columns() % rows.columns()];
   }
+  Numbers factor_first;  // in float
+  const Numbers factors = results_of(rows, false, right_factor, {});
+  for (size_t i = 0; i < without.size(); ++i) {
+    const float weight = rows.weight.values()[i % rows.columns()];
+    const float product = static_cast<float>(factors[i / rows.columns()]) * weight;
+    factor_first.push_back(rows.x.values()[i] * product);
+  }
+  all.push_back({factor_first,
+                 "y: inverse_rms * weight is too small for a float, though y is not: multiply from "
+                 "left to right"});
   all.push_back({without, "y: the factor weight[c] is missing"});
   all.push_back({of_row, "y: the weight of the row was taken; there is one weight per column"});
   return all;
@@ -169,11 +179,14 @@ TEST(TaskC1, EpsilonIsAddedToTheMean) {
          draw_rows(5, 100, 1e-12, 20)});
 }
 
-TEST(TaskC1, LargeNumbersAndWeights) {
+TEST(TaskC1, LargeNumbers) {
   const Rows rows = draw_rows(3, 100, 1e-5, 0);
   for (float& x : rows.x.values()) x = std::copysign(1e16F, x);
   for (float& weight : rows.weight.values()) weight *= 1e25F;
-  judge({rows});
+  Rows small_weights = draw_rows(3, 100, 1e-5, 0);
+  small_weights.x = rows.x;
+  for (float& weight : small_weights.weight.values()) weight *= 1e-26F;
+  judge({rows, small_weights});
 }
 
 TEST(TaskC1, LargeEpsilon) {

@@ -168,6 +168,11 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
   if (equal(got, 1e6 * right)) return "in us, not in seconds";
   if (q.ranks > 1 && equal(got, right * q.ranks / (q.ranks - 1)))
     return "with n messages, where there are n - 1";
+  if (q.elements == 0 && got == 0)
+    return "as if an empty tensor did not travel: its messages of 0 bytes cost alpha";
+  const int64_t segments = ((q.elements + q.ranks - 1) / q.ranks + kSegment - 1) / kSegment;
+  if (algorithm == 1 && equal(got, right + 2 * (q.ranks - 1) * (segments - 1) * slowest(q).alpha))
+    return "with alpha for every segment: the formulas are those of whole chunks";
   if (q.elements > 1 << 24)
     return "do the numbers fit? An int counts up to 2^31, a float up to 2^24";
   return "";

@@ -50,6 +50,8 @@ struct Way {
   bool whole_shares = false;      // quotients of integers
   bool decays_late = false;       // b = mu (b + d)
   bool whole_look_ahead = false;  // b instead of mu b in w
+  bool rests_at_zero = false;     // b stays as it is where mu is 0
+  bool counts_in_int = false;     // the samples
 };
 
 struct Outcome {
@@ -63,9 +65,10 @@ std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
   for (const Round& round : c.rounds) {
     double n = 0;
     for (const double samples : round.samples) n += samples;
-    for (size_t i = 0; i < w.size() && (n > 0 || way.rolls_on); ++i) {
-      double average = n > 0 || way.falls_to_zero ? 0 : w[i];
-      for (size_t r = 0; r < round.samples.size() && n > 0; ++r) {
+    if (way.counts_in_int) n = static_cast<int32_t>(static_cast<int64_t>(n));
+    for (size_t i = 0; i < w.size() && (n != 0 || way.rolls_on); ++i) {
+      double average = n != 0 || way.falls_to_zero ? 0 : w[i];
+      for (size_t r = 0; r < round.samples.size() && n != 0; ++r) {
         double share = way.by_samples ? round.samples[r] / (way.divided ? n : 1.0)
                                       : 1.0 / static_cast<double>(round.samples.size());
         if (way.whole_shares) share = std::floor(share);
@@ -76,6 +79,7 @@ std::vector<Outcome> outcomes(const Case& c, const Way& way = {}) {
       const double before = b[i];
       b[i] = (way.keeps_velocity ? c.momentum * b[i] : 0.0) +
              (way.ema ? 1 - c.momentum : 1.0) * (way.lr_in_velocity ? c.lr : 1.0) * d;
+      if (way.rests_at_zero && c.momentum == 0) b[i] = before;
       if (way.decays_late) b[i] = c.momentum * (before + d);
       const double pulled = way.old_velocity ? before : b[i];
       if (way.velocity_only || way.ema)
@@ -141,15 +145,25 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.adds_average = true}, "d is the average itself: the weights were not subtracted"},
       {{.ema = true}, "b is a moving average: the contract adds d in full"},
       {{.old_velocity = true}, "the velocity of the round before: b changes first"},
+      {{.rests_at_zero = true},
+       "without momentum the velocity stays as it was: it becomes d, and counts when mu grows"},
       {{.decays_late = true},
        "b = mu (b + d): mu belongs to the b of before, and d is added in full"},
       {{.whole_look_ahead = true}, "w moves by d + b: mu is missing before b"},
+      {{.counts_in_int = true},
+       "the samples of all results do not fit into an int: add them up as int64_t"},
       {{.rolls_on = true},
        "a round without results moves something: nobody has answered, so nothing changes"},
       {{.rolls_on = true, .falls_to_zero = true},
        "a round without results moves something: nobody has answered, so nothing changes"}};
   std::vector<Mistake> all;
-  for (const auto& [way, message] : ways) all.push_back({all_rounds(c, way, weights), message});
+  // Once the weights are right, no mistake in the velocity that would make them wrong.
+  const auto moves_weights = [&](const Way& way) {
+    return !std::ranges::equal(all_rounds(c, way, true), all_rounds(c, {}, true),
+                               [](double a, double b) { return std::abs(a - b) <= 1e-9; });
+  };
+  for (const auto& [way, message] : ways)
+    if (weights || !moves_weights(way)) all.push_back({all_rounds(c, way, weights), message});
   Case without_lr = c;
   without_lr.lr = 1;
   all.push_back(
