@@ -160,7 +160,9 @@ SimulationOptions options_from(const std::string& text, int ranks) {
                             .max_delay = json.at("max_delay"),
                             .shuffle_ranks = json.at("shuffle_ranks")};
   if (json.contains("death"))
-    options.death = {.rank = json["death"].at(0), .operation = json["death"].at(1)};
+    options.death = {.rank = json["death"].at(0),
+                     .operation = json["death"].at(1),
+                     .breaks_off = json["death"].at(2)};
   if (json.contains("slow_link"))
     options.slow_link = {.from = json["slow_link"].at(0), .to = json["slow_link"].at(1)};
   if (json.contains("costs")) {
@@ -243,7 +245,8 @@ std::string to_text(const SimulationOptions& options) {
                       {"buffered_bytes", options.buffered_bytes},
                       {"max_delay", options.max_delay},
                       {"shuffle_ranks", options.shuffle_ranks}};
-  if (options.death) json["death"] = {options.death->rank, options.death->operation};
+  if (const auto& death = options.death)
+    json["death"] = {death->rank, death->operation, death->breaks_off};
   if (options.slow_link) json["slow_link"] = {options.slow_link->from, options.slow_link->to};
   if (const auto& costs = options.costs)
     json["costs"] = {costs->inside.alpha, costs->inside.beta,    costs->between.alpha,

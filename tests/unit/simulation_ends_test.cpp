@@ -83,6 +83,40 @@ TEST(SimulationEnds, ADeadRankIsNamed) {
   }
 }
 
+// As over Gloo: an exception, and the others go on.
+TEST(SimulationEnds, ADeathThatBreaksOff) {
+  // Rank 2 dies at its n-th operation: its recv, its send, the barrier.
+  for (const int operation : {1, 2, 3}) {
+    SimulationOptions options{.ranks = 4,
+                              .death = {{.rank = 2, .operation = operation, .breaks_off = true}}};
+    std::vector<std::string> told(4);
+    const auto report = simulate(options, [&](ProcessGroup& world) {
+      const auto tell = [&](const auto& action) {
+        try {
+          action();
+        } catch (const BrokenOff& error) {
+          told[static_cast<size_t>(world.rank())] += error.what();
+        }
+      };
+      if (world.rank() == 1) tell([&] { world.send(blank(3), 2); });
+      if (world.rank() == 2) world.recv(blank(3), 1);
+      if (world.rank() == 2) world.send(blank(3), 3);
+      if (world.rank() == 3) tell([&] { world.recv(blank(3), 2); });
+      tell([&] { world.barrier(); });
+      if (world.rank() == 0) world.send(blank(3), 1);
+      if (world.rank() == 1) world.recv(blank(3), 0);
+    });
+    SCOPED_TRACE(fmt::format("operation {}: {}", operation, explain(report)));
+    EXPECT_FALSE(report.diagnosis);
+    EXPECT_EQ(report.errors, (std::vector<std::string>{
+                                 "", "", fmt::format("killed at operation {}", operation), ""}));
+    EXPECT_EQ(told[1].find("send") != std::string::npos, operation == 1) << told[1];
+    EXPECT_EQ(told[3].find("recv") != std::string::npos, operation <= 2) << told[3];
+    for (const int rank : {0, 1, 3})
+      EXPECT_NE(told[static_cast<size_t>(rank)].find("barrier"), std::string::npos) << rank;
+  }
+}
+
 TEST(SimulationEnds, DeathInACollective) {
   const auto report =
       simulate({.ranks = 3, .death = {{.rank = 2, .operation = 3}}}, [](ProcessGroup& world) {

@@ -83,7 +83,8 @@ std::shared_ptr<SimPost> SimNetwork::recv(const Address& address, std::span<floa
 void SimNetwork::wait(const SimSide& side) {
   if (!side.done) {
     check_alive(side.rank);
-    scheduler_.wait_until(side.rank, [&] { return side.done || !stopped_.empty(); });
+    scheduler_.wait_until(side.rank, [&] { return side.done || side.broken || !stopped_.empty(); });
+    require(!side.broken, "a rank that it waits for has ended");
     if (!side.done) throw RankStop{stopped_};
   }
   if (clock_) clock_->wait_until(side.rank, side.end);
@@ -123,7 +124,10 @@ void SimNetwork::start_next_of(const std::string& group, size_t members) {
 void SimNetwork::start(const std::shared_ptr<Gathering>& gathering) {
   const SimPart& first = gathering->entries[0]->part;
   for (const auto& entry : gathering->entries) {
-    if (rank_at(entry->rank).gone) return;  // what it had entered is lost
+    if (gone(entry->rank)) {  // what it had entered is lost
+      for (const auto& lost : gathering->entries) lost->broken = breaks_off();
+      return;
+    }
     require(entry->part.input.size() == first.input.size() &&
                 entry->part.output.size() == first.output.size(),
             "simulated network: the parts of a collective differ in size");
@@ -180,6 +184,26 @@ bool SimNetwork::deliver_next() {
   return true;
 }
 
+bool SimNetwork::break_off() {
+  if (!breaks_off()) return false;
+  bool any = false;
+  const auto breaks = [&](SimSide& side) {
+    if (!side.done && !side.broken && !gone(side.rank)) any = side.broken = true;
+  };
+  for (const auto& [address, channel] : channels_) {
+    if (gone(address.from))
+      for (const auto& recv : channel.recvs) breaks(*recv);
+    if (gone(address.to))
+      for (const auto& send : channel.sends) breaks(*send);
+  }
+  for (const auto& [member, queue] : queues_)
+    for (const auto& gathering : queue)
+      if (std::ranges::any_of(gathering->call.members, [&](int rank) { return gone(rank); }))
+        for (const auto& entry : gathering->entries)
+          if (entry != nullptr) breaks(*entry);
+  return any;
+}
+
 void SimNetwork::stop(const std::string& why) { stopped_ = why; }
 
 // One step of time. Throws RankStop if the rank dies now, or should have ended.
@@ -228,8 +252,10 @@ void SimNetwork::match(const Address& address) {
 }
 
 void SimNetwork::deliver(SimPost& send, SimPost& recv, double end) const {
-  const auto gone = [&](int rank) { return ranks_[static_cast<size_t>(rank)].gone; };
-  if ((gone(send.rank) && !send.buffered) || gone(recv.rank)) return;
+  if ((gone(send.rank) && !send.buffered) || gone(recv.rank)) {
+    send.broken = recv.broken = breaks_off();
+    return;
+  }
   if (!recv.discard) std::ranges::copy(send.source, recv.target.begin());
   send.done = recv.done = true;
   send.end = recv.end = end;

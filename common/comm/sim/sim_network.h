@@ -31,7 +31,8 @@ struct RankStop {
 struct SimSide {
   int rank = 0;  // of the world, as all ranks here
   bool done = false;
-  double end = 0;  // with a cost model, in seconds
+  bool broken = false;  // it waits for a rank that has ended: SimulationOptions::Death::breaks_off
+  double end = 0;       // with a cost model, in seconds
 
   virtual ~SimSide() = default;
   /// The program no longer needs this side: its memory may be freed, and nobody is told any more.
@@ -101,11 +102,13 @@ class SimNetwork {
   /// those of this group that it entered before. `member`: this rank's number in the group.
   void enter(const Collective& call, int member, std::shared_ptr<SimEntry> entry);
   /// Returns when the message has been delivered (a buffered send: at once), or when this member of
-  /// a collective has its result.
+  /// a collective has its result. Throws Error if it is broken.
   void wait(const SimSide& side);
 
   /// Advances the clock to the next delivery; false if there is none.
   bool deliver_next();
+  /// Breaks off what waits for a rank that has ended, if Death::breaks_off; false if nothing does.
+  bool break_off();
   /// Nothing can go on: throws RankStop in every rank that waits, now or from now on.
   void stop(const std::string& why);
   /// The rank has ended: what it had posted and not delivered is lost.
@@ -142,6 +145,8 @@ class SimNetwork {
   Rank& rank_at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   void begin_operation(int rank);
   void check_alive(int rank) const;
+  bool breaks_off() const { return options_.death && options_.death->breaks_off; }
+  bool gone(int rank) const { return ranks_[static_cast<size_t>(rank)].gone; }
   void match(const Address& address);
   void deliver(SimPost& send, SimPost& recv, double end) const;
   void start_next_of(const std::string& group, size_t members);

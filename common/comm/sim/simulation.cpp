@@ -30,7 +30,8 @@ void check(const SimulationOptions& options) {
               (options.max_delay == 0 && options.buffered_bytes == 0 && !options.slow_link),
           "simulation: with a cost model, no message is buffered, delayed or on a slow link");
   if (!options.death) return;
-  const auto [rank, operation] = *options.death;
+  const int rank = options.death->rank;
+  const int operation = options.death->operation;
   require(rank >= 0 && rank < options.ranks, "simulation: rank {} cannot die, there are {} ranks",
           rank, options.ranks);
   require(operation >= 1, "simulation: operations count from 1, not {}", operation);
@@ -113,7 +114,7 @@ class Simulation {
 
   // All ranks wait.
   void go_on_or_stop() {
-    if (network_.deliver_next()) return;
+    if (network_.deliver_next() || network_.break_off()) return;
     report_.snapshots = look();
     report_.diagnosis = diagnose(report_.snapshots, report_.snapshots);
     if (!report_.diagnosis) report_.diagnosis = list_waits(report_.snapshots);

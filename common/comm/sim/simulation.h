@@ -40,6 +40,9 @@ struct SimulationOptions {
   struct Death {
     int rank = 0;
     int operation = 1;
+    /// A wait for a rank that has ended throws BrokenOff, as over Gloo, and the other ranks go on.
+    /// Otherwise the job ends with a diagnosis.
+    bool breaks_off = false;
   };
   std::optional<Death> death = {};
   /// Messages take time, by this model: nothing is buffered or late then, and times are seconds.
