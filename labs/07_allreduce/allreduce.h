@@ -1,10 +1,10 @@
 // Lab 07 · all-reduce from messages. This is the contract; you write allreduce.cpp.
 //
-// The functions communicate by send, recv, isend and irecv only, singly or in a batch (make_hosts:
-// by split), and all of their messages are done when they return. If a message fails, its exception
-// leaves the function: no rank returns without the result. They keep nothing between calls, not
-// even scratch. All ranks of `group` call them together, with equally many elements and the same
-// `op`. Messages may have any tag that both sides agree on.
+// The functions communicate only by send, recv, isend, irecv and batch_isend_irecv (make_hosts: by
+// split), and all of their messages are done when they return. The exception of a message that
+// fails leaves the function: a rank returns with the result or throws. They keep nothing between
+// calls, not even scratch. All ranks of `group` call them together, with equally many elements and
+// the same `op`. Messages may have any tag that both sides agree on.
 //
 // n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory; E
 // may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the tensor's
@@ -52,9 +52,8 @@ void reduce_at_root(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGro
 /// Time: (n - 1) (alpha + 4 beta C + gamma C).
 void ring_reduce_scatter(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group);
 
-/// Task 2 · In the same direction. At first chunk r is right on rank r, afterwards on all ranks. No
-/// scratch.
-/// Time: (n - 1) (alpha + 4 beta C).
+/// Task 2 · In the same direction. Before the call chunk r is right on rank r, afterwards on all
+/// ranks. No scratch. Time: (n - 1) (alpha + 4 beta C).
 void ring_all_gather(const lab::Tensor& tensor, lab::ProcessGroup& group);
 
 /// Task 2 · Both of them, one after the other, for tensors of any length.

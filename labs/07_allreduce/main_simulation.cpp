@@ -131,7 +131,7 @@ int show(Algorithm algorithm, int ranks, int hosts, const Simulation& simulation
                         .gamma = 1e-9 * simulation.gamma};
   const Run run = simulate_one(algorithm, ranks, simulation.elements, costs);
   const Timeline timeline = simulated_timeline(run.report, run.begin_ns);
-  fmt::print("{} of {} on {}, {} a host\n\n", kNames.at(static_cast<size_t>(algorithm)),
+  fmt::print("{} of {} on {}, {} per host\n\n", kNames.at(static_cast<size_t>(algorithm)),
              counted(simulation.elements, "element"), counted(ranks, "rank"), ranks / hosts);
   fmt::print("{}", draw_grid(timeline, {.color = wants_color(STDOUT_FILENO)}));
   if (!simulation.svg.empty()) write_file(simulation.svg, draw_svg(timeline));

@@ -84,8 +84,8 @@ struct Row {
   std::vector<double> seconds;
 };
 
-/// Where two curves cross, between the last size at which doubling is faster and the next: straight
-/// lines between the logarithms. Empty if they do not.
+/// Where the measured curves cross, between the last size at which doubling is faster and the next:
+/// straight lines between the logarithms. Empty if they do not.
 std::optional<double> crossover(const std::vector<Row>& rows) {
   const auto lead = [](const Row& row) {  // of the ring
     return std::log(row.seconds[static_cast<size_t>(Algorithm::kDoubling)] /
@@ -106,13 +106,23 @@ std::string in_kilobytes(const std::optional<double>& bytes) {
   return bytes ? fmt::format("{:.1f} kB", 1e-3 * *bytes) : "none";
 }
 
-/// The same sizes as `rows`, by the formulas of the contract.
-std::vector<Row> predicted(std::vector<Row> rows, int ranks, const CostModel& costs) {
-  for (Row& row : rows) {
-    const lab07::Choice choice = lab07::choose(ranks, row.bytes / 4, costs);
-    row.seconds.assign(choice.seconds.begin(), choice.seconds.end());
+/// The smallest tensor, in bytes, from which on the ring is faster by the formulas of the contract.
+/// Empty if there is none between the two sizes.
+std::optional<double> predicted_crossover(int64_t smallest, int64_t largest, int ranks,
+                                          const CostModel& costs) {
+  const auto ring_is_faster = [&](int64_t elements) {
+    const lab07::Choice choice = lab07::choose(ranks, elements, costs);
+    return choice.seconds[static_cast<size_t>(Algorithm::kRing)] <
+           choice.seconds[static_cast<size_t>(Algorithm::kDoubling)];
+  };
+  int64_t slower = smallest / 4;
+  int64_t faster = largest / 4;
+  if (ring_is_faster(slower) || !ring_is_faster(faster)) return std::nullopt;
+  while (faster - slower > 1) {
+    const int64_t middle = (slower + faster) / 2;
+    (ring_is_faster(middle) ? faster : slower) = middle;
   }
-  return rows;
+  return 4.0 * static_cast<double>(faster);
 }
 
 void print_header(int ranks) {
@@ -173,11 +183,11 @@ int bench_algorithms(int argc, char** argv) {
     if (tells) print_row(rows.back(), ranks);
   }
   if (!tells) return 0;
-  const std::vector<Row> by_formula = predicted(rows, ranks, costs);
   fmt::print("alpha {:.1f} us, beta {:.3f} ns per byte, gamma {:.3f} ns per element\n", 1e6 * alpha,
              1e9 * beta, 1e9 * costs.gamma);
   fmt::print("the ring is faster than doubling from {} on, predicted; {}, measured\n",
-             in_kilobytes(crossover(by_formula)), in_kilobytes(crossover(rows)));
+             in_kilobytes(predicted_crossover(smallest, largest, ranks, costs)),
+             in_kilobytes(crossover(rows)));
   return 0;
 }
 

@@ -61,7 +61,7 @@ std::string whose_numbers(double sum, size_t ranks) {
   for (size_t r = 0; r < ranks; ++r, rest /= kBase) {
     if (rest % kBase == 0) words.push_back(fmt::format("the number of rank {} is missing", r));
     if (rest % kBase > 1)
-      words.push_back(fmt::format("the number of rank {} is in it {} times", r, rest % kBase));
+      words.push_back(fmt::format("the number of rank {} was added {} times", r, rest % kBase));
   }
   return fmt::format("{}", fmt::join(words, ", "));
 }
@@ -125,7 +125,8 @@ void expect_sum(const Case& c, const std::vector<Numbers>& got, double right) {
       if (number == right) continue;
       const int finished = finished_chunk(c, got[r], right, got.size());
       if (c.function == "ring_reduce_scatter" && finished >= 0)
-        stop(fmt::format("rank {} has finished chunk {}, and not chunk {}", r, finished, r));
+        stop(fmt::format("rank {} ends with chunk {} complete; it should be chunk {}", r, finished,
+                         r));
       const std::string why = whose_numbers(number, got.size());
       stop(
           fmt::format("rank {}, {}: {}\nrank r contributes 8^r to every element: expected {:.9g}, "

@@ -172,6 +172,9 @@ Parcel run_hierarchical(const Parcel& input, ProcessGroup& world) {
   const auto op = static_cast<ReduceOp>(static_cast<int>(input.number("op")));
   return run_in_group(input, world, [&](ProcessGroup& group) {
     Hosts hosts = make_hosts(group, static_cast<int>(input.number("ranks_per_host")));
+    std::optional<Hosts> other;
+    if (input.has("other_hosts"))
+      other.emplace(make_hosts(group, static_cast<int>(input.number("other_hosts"))));
     lab::require(input.text("function") != "leaves", "the test ends this rank");
     Parcel result = run_fenced(input, group, [&](const Tensor& tensor) {
       return hierarchical_all_reduce(tensor, op, hosts);

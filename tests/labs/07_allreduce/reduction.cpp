@@ -26,7 +26,10 @@ using lab::grading::stop;
 /// What a message says about a call, after its elements and ranks.
 std::string details_of(const Case& c) {
   if (c.function == "hierarchical_all_reduce")
-    return fmt::format(", {} per host", c.ranks_per_host);
+    return fmt::format(", {} per host{}", c.ranks_per_host,
+                       c.other_hosts > 0
+                           ? fmt::format("; then hosts of {} are made, and not used", c.other_hosts)
+                           : "");
   return c.colors.empty() ? "" : ", in groups";
 }
 
@@ -43,7 +46,7 @@ void expect_messages_only(const Case& c, const std::vector<Operation>& operation
   const bool makes_hosts = c.function == "hierarchical_all_reduce";
   const auto splits =
       std::ranges::count(operations, OpKind::kSplit, &Operation::kind) - (c.colors.empty() ? 0 : 1);
-  if (splits != (makes_hosts ? 2 : 0))
+  if (splits != (makes_hosts ? c.other_hosts > 0 ? 4 : 2 : 0))
     stop(fmt::format("rank {} calls split {} times: {}", rank, splits,
                      makes_hosts ? "make_hosts calls it twice" : c.function + " makes no groups"));
 }
@@ -194,18 +197,19 @@ void expect_additions(const Case& c, const std::vector<Operation>& operations, i
 }
 
 void expect_scratch(const Case& c, const Parcel& result, int place, int ranks) {
-  constexpr int64_t kMany = 20'000;      // elements: else the tensors are smaller than this:
-  constexpr uint64_t kWorks = 32 << 10;  // Work objects, entries of the flight record
+  constexpr int64_t kMany = 20'000;  // elements: else the tensors are smaller than `works`
   if (c.elements < kMany) return;
+  // Work objects, and entries of the flight record.
+  const uint64_t works = (32 << 10) + 512 * operations_of(result).size();
   const auto used = static_cast<uint64_t>(result.number("scratch"));
   const uint64_t promised = promise_of(c, place, ranks).scratch;
-  if (used > promised + kWorks)
+  if (used > promised + works)
     stop(
         fmt::format("the numbers are right, but rank {} uses {} bytes of scratch: the contract "
                     "says {}\n(up to {} bytes more are allowed, for what messages need)",
-                    place, used, promised, kWorks));
+                    place, used, promised, works));
   const auto kept = static_cast<uint64_t>(result.number("kept"));
-  if (kept > kWorks)
+  if (kept > works)
     stop(fmt::format(
         "the numbers are right, but rank {} still holds {} bytes of scratch when {} has "
         "returned: the functions keep nothing between calls",
@@ -279,6 +283,7 @@ std::vector<Parcel> inputs_of(const Case& c, int ranks) {
     input.set("op", static_cast<double>(c.op));
     input.set("numbers", lab::Tensor::from(numbers, {c.elements}));
     input.set("ranks_per_host", c.ranks_per_host);
+    if (c.other_hosts > 0) input.set("other_hosts", c.other_hosts);
     if (c.colors.empty()) continue;
     input.set("color", c.colors[static_cast<size_t>(r)]);
     input.set("key", ranks - r);

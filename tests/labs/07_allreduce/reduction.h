@@ -23,6 +23,7 @@ struct Case {
   /// the world.
   std::vector<int> colors = {};
   int ranks_per_host = 1;  // of hierarchical_all_reduce
+  int other_hosts = 0;     // ranks in each of other Hosts, made after those that are used; 0: none
   uint64_t seed = 1;
 };
 
@@ -69,5 +70,9 @@ lab::grading::JobOptions timed(int ranks_per_host = 0, std::set<std::string> giv
 /// others: the job must end, explained, and no rank may return without the sum.
 void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations,
                            const std::set<std::string>& given = {});
+
+/// Each rank dies at each of its operations, in turn, and whoever waits for it gets an exception:
+/// no rank may return without the sum.
+void expect_errors_to_leave(const Case& c, int ranks, const std::set<std::string>& given = {});
 
 }  // namespace lab07

@@ -77,6 +77,40 @@ int largest_divisor(int ranks) {
   return 1;
 }
 
+/// A job of one call, in a simulation, whose sum is `sum` in every element.
+struct EndingJob {
+  lab::grading::RankJob job;
+  float sum = 0;
+};
+
+EndingJob ending_job(Case c, int ranks, const std::set<std::string>& given) {
+  c.telling = true;
+  EndingJob made{.job = {.program = lab::grading::settings().rank_program(),
+                         .implementation = lab::grading::settings().implementation_file(),
+                         .scenario = scenario_of(c),
+                         .inputs = inputs_of(c, ranks),
+                         .given = given,
+                         .deadline_s = 10,
+                         .threads = 1,
+                         .network = Network::kSimulated}};
+  for (int r = 0; r < ranks; ++r) made.sum += numbers_of(c, r, r)[0];
+  return made;
+}
+
+void stop_if_not_written(const std::vector<RankResult>& results) {
+  const RankResult* failure = first_failure(results);
+  if (failure != nullptr && failure->outcome == Outcome::kNotImplemented) stop(failure->message);
+}
+
+void expect_sums(const std::string& what, const std::vector<RankResult>& results, float sum) {
+  for (const RankResult& rank : results)
+    if (rank.outcome == Outcome::kReturned && !holds_only(rank.result.tensor("numbers"), sum))
+      stop(
+          fmt::format("{}, yet rank {} returns, as if all were well, without the sum over all "
+                      "ranks: an error of send, recv or wait must leave your function",
+                      what, rank.rank));
+}
+
 }  // namespace
 
 void expect_any_cases(const std::vector<std::string>& functions, uint64_t seed,
@@ -110,21 +144,11 @@ JobOptions timed(int ranks_per_host, std::set<std::string> given) {
 void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations,
                            const std::set<std::string>& given) {
   c.elements = 60;
-  c.telling = true;
-  lab::grading::RankJob job{.program = lab::grading::settings().rank_program(),
-                            .implementation = lab::grading::settings().implementation_file(),
-                            .scenario = scenario_of(c),
-                            .inputs = inputs_of(c, ranks),
-                            .given = given,
-                            .deadline_s = 10,
-                            .threads = 1,
-                            .network = Network::kSimulated};
-  float sum = 0;
-  for (int r = 0; r < ranks; ++r) sum += numbers_of(c, r, r)[0];
-  const auto expect = [&](const std::string& what, const std::optional<std::regex>& explanation) {
+  auto [job, sum] = ending_job(c, ranks, given);
+  const auto expect = [&, total = sum](const std::string& what,
+                                       const std::optional<std::regex>& explanation) {
     const std::vector<RankResult> results = run_ranks_patiently(job);
     const RankResult* failure = first_failure(results);
-    if (failure != nullptr && failure->outcome == Outcome::kNotImplemented) stop(failure->message);
     // What is told if nobody is diagnosed: not the end that the test itself has brought about.
     const int dead = job.simulation.death ? job.simulation.death->rank : -1;
     for (const RankResult& rank : results)
@@ -132,12 +156,7 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
         failure = &rank;
         break;
       }
-    for (const RankResult& rank : results)
-      if (rank.outcome == Outcome::kReturned && !holds_only(rank.result.tensor("numbers"), sum))
-        stop(
-            fmt::format("{}, yet rank {} returns, as if all were well, without the sum over all "
-                        "ranks: an error of send, recv or wait must leave your function",
-                        what, rank.rank));
+    expect_sums(what, results, total);
     if (failure == nullptr)
       stop(what + ", yet every rank returned: are there fewer messages than the contract says?");
     if (!explanation) return;
@@ -148,9 +167,11 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
     stop(fmt::format("{}: a rank that waits for it must be told so; what was told instead\n{}",
                      what, failure->message));
   };
-  for (const RankResult& rank : run_ranks_patiently(job))
-    if (rank.outcome == Outcome::kReturned && !holds_only(rank.result.tensor("numbers"), sum))
-      stop("the sum is wrong even if no rank dies: the other tests say how");
+  const std::vector<RankResult> undisturbed = run_ranks_patiently(job);
+  stop_if_not_written(undisturbed);
+  for (const RankResult& rank : undisturbed)
+    if (rank.outcome != Outcome::kReturned || !holds_only(rank.result.tensor("numbers"), sum))
+      stop("the sum is wrong even if no rank ends: the other tests say how");
   const int last = ranks - 1;
   for (const int operation : operations) {
     job.simulation.death = {.rank = last, .operation = operation};
@@ -167,6 +188,23 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
   job.inputs.back() = inputs_of(c, ranks).back();
   expect(fmt::format("rank {} passes 30 elements, all others 60", last),
          std::regex("bytes(.|\n)*bytes"));
+}
+
+void expect_errors_to_leave(const Case& c, int ranks, const std::set<std::string>& given) {
+  auto [job, sum] = ending_job(c, ranks, given);
+  for (int dead = 0; dead < ranks; ++dead) {
+    bool died = true;
+    for (int operation = 1; died; ++operation) {
+      job.simulation.death = {.rank = dead, .operation = operation, .breaks_off = true};
+      const std::vector<RankResult> results = run_ranks_patiently(job);
+      stop_if_not_written(results);
+      expect_sums(
+          fmt::format("the test ends rank {} in the call, at its operation {}", dead, operation),
+          results, sum);
+      const RankResult& end = results[static_cast<size_t>(dead)];
+      died = end.message.find("killed at operation") != std::string::npos;
+    }
+  }
 }
 
 }  // namespace lab07

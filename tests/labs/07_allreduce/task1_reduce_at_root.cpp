@@ -32,6 +32,8 @@ TEST(Task1, SizesThatDifferAndADeadRankAreExplained) {
   expect_explained_ends({kFunction}, 3, {1, 2});
 }
 
+TEST(Task1, ErrorsLeaveTheFunction) { expect_errors_to_leave({kFunction, 12}, 3); }
+
 TEST(Task1, OverGloo) {
   expect_cases({{.function = kFunction, .elements = 1000},
                 {.function = kFunction, .elements = 0},

@@ -66,6 +66,8 @@ TEST(Task2, SizesThatDifferAndADeadRankAreExplained) {
   expect_explained_ends({"ring_all_reduce"}, 4, {1, 4, 7, 12});
 }
 
+TEST(Task2, ErrorsLeaveTheFunction) { expect_errors_to_leave({"ring_all_reduce", 12}, 3); }
+
 TEST(Task2, OverGloo) {
   std::vector<Case> cases = each(50'001);
   cases.push_back({.function = "ring_all_reduce", .elements = 2});

@@ -32,6 +32,8 @@ TEST(Task3, SizesThatDifferAndADeadRankAreExplained) {
   expect_explained_ends({kFunction}, 4, {1, 2, 4});
 }
 
+TEST(Task3, ErrorsLeaveTheFunction) { expect_errors_to_leave({kFunction, 12}, 6); }
+
 TEST(Task3, OverGloo) {
   expect_cases({{.function = kFunction, .elements = 1000},
                 {.function = kFunction, .elements = 0},

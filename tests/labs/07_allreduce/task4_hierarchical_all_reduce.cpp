@@ -17,7 +17,9 @@ TEST(Task4, TwoHostsOfThree) {
 TEST(Task4, OtherHostsInTheNextCall) {
   expect_cases({{.function = kFunction, .elements = 50, .ranks_per_host = 3},
                 {.function = kFunction, .elements = 50, .ranks_per_host = 2},
-                {.function = kFunction, .elements = 50, .ranks_per_host = 6}},
+                {.function = kFunction, .elements = 50, .ranks_per_host = 6},
+                {.function = kFunction, .elements = 50, .ranks_per_host = 3, .other_hosts = 2},
+                {.function = kFunction, .elements = 50, .ranks_per_host = 2, .other_hosts = 3}},
                6, {.network = lab::grading::Network::kSimulated, .given = {"2"}});
 }
 
@@ -50,6 +52,10 @@ TEST(Task4, TheCallerSaysWhatAHostIs) {
 
 TEST(Task4, SizesThatDifferAndADeadRankAreExplained) {
   expect_explained_ends({.function = kFunction, .ranks_per_host = 2}, 4, {3, 5, 8}, {"2"});
+}
+
+TEST(Task4, ErrorsLeaveTheFunction) {
+  expect_errors_to_leave({.function = kFunction, .elements = 12, .ranks_per_host = 2}, 4, {"2"});
 }
 
 TEST(Task4, OverGloo) {
