@@ -150,12 +150,13 @@ def judged(answer, value, exact):
 def compared(entry, values):
     """What stands under a question."""
     unit, answer = entry["unit"], entry.get("answer")
-    parts = [entry["id"], "no answer yet" if answer is None else f"you: {shown(answer, unit)}"]
+    if answer is None:
+        return f'{entry["id"]} · no answer yet' + ("; give one, and the value appears" if values is not None else "")
+    parts = [entry["id"], f"you: {shown(answer, unit)}"]
     if values is not None:
         value = values[entry["id"]]
         parts.append(f"{HOW[value['how']]}: {shown(value['value'], unit, digits=3)}")
-        if answer is not None:
-            parts.append(judged(answer, value["value"], value.get("exact", False)))
+        parts.append(judged(answer, value["value"], value.get("exact", False)))
     return " · ".join(parts)
 
 

@@ -216,7 +216,7 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .clip = 0.57,
        .leftover = kLargeLeftover,
        .steps = 3},
-      {.name = "a step without any target",
+      {.name = "the first step without any target",
        .microbatches = 2,
        .targetless = Targetless::kStep,
        .tied = true,

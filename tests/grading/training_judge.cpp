@@ -188,8 +188,11 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
           s.before_of_stages.insert(s.before_of_stages.end(), other.before.begin(),
                                     other.before.end());
     const auto in_step = [&](const std::string& text) {
-      return fmt::format("{}{}in step {} of {}", text, text.empty() ? "" : "\n", step + 1,
-                         training.steps.size());
+      return fmt::format(
+          "{}{}in step {} of {}{}", text, text.empty() ? "" : "\n", step + 1, training.steps.size(),
+          training.max_norm > 0
+              ? fmt::format(", with a max_gradient_norm of {:.4g}", training.max_norm)
+              : "");
     };
     expect_on_every_rank(
         gradients, [&](size_t rank) { return expected_gradients(steps[rank]); },

@@ -23,7 +23,8 @@ struct Update {
   lab::AdamConfig config = {};
   float learning_rate = 0.03F;
   int64_t block = 1 << 15;
-  Tensor parameters = {};  // and all others before the update
+  bool has_moments = false;  // also before step 1
+  Tensor parameters = {};    // and all others before the update
   Tensor gradients = {};
   Tensor first_moment = {};
   Tensor second_moment = {};

@@ -254,6 +254,42 @@ Parcel run_adam_update(const Parcel& input) {
   return result;
 }
 
+/// Task 2 by one thread, then again and again by several at once, each with other arguments, until
+/// a call has another result than alone. Returns how many have in that round.
+Parcel run_adam_update_by_threads(const Parcel& input) {
+  const auto calls = input.tensor("gradients").size(0);
+  const auto update = [&](int64_t call, const Tensor& w, const Tensor& m, const Tensor& v) {
+    const auto row = [&](const Tensor& all) { return all.rows(call, call + 1).values(); };
+    const float beta = 0.5F + 0.4F * static_cast<float>(call) / static_cast<float>(calls);
+    adam_update({.beta1 = beta, .beta2 = beta, .epsilon = 1e-4F}, 0.1F, 1 + call % 7, row(w),
+                row(input.tensor("gradients")), row(m), row(v));
+  };
+  const Tensor alone[] = {input.tensor("parameters").clone(), input.tensor("first_moment").clone(),
+                          input.tensor("second_moment").clone()};
+  for (int64_t call = 0; call < calls; ++call) update(call, alone[0], alone[1], alone[2]);
+  double others = 0;
+  const ShortTurns turns;
+  for (int round = 0;
+       round < kMostRounds && others == 0 && !(ShortTurns::over() && round >= kLeastRounds);
+       ++round) {
+    const Tensor together[] = {input.tensor("parameters").clone(),
+                               input.tensor("first_moment").clone(),
+                               input.tensor("second_moment").clone()};
+    lab::parallel_for(0, calls,
+                      [&](int64_t call) { update(call, together[0], together[1], together[2]); });
+    for (int64_t call = 0; call < calls; ++call) {
+      bool same = true;
+      for (size_t part = 0; part < std::size(together); ++part)
+        same = same && std::ranges::equal(together[part].rows(call, call + 1).values(),
+                                          alone[part].rows(call, call + 1).values(), is_close);
+      others += same ? 0 : 1;
+    }
+  }
+  Parcel result;
+  result.set("others", others);
+  return result;
+}
+
 /// Task 3. The passes are among the events.
 /// Records, besides what record_steps does, the gradients that step S leaves: "left.S".
 Parcel run_train_step(const Parcel& input) {
@@ -283,5 +319,6 @@ int main(int argc, char** argv) {
                  {"cross_entropy_by_threads", lab01::run_cross_entropy_by_threads},
                  {"causal_lm_loss", lab01::run_causal_lm_loss},
                  {"adam_update", lab01::run_adam_update},
+                 {"adam_update_by_threads", lab01::run_adam_update_by_threads},
                  {"train_step", lab01::run_train_step}}});
 }

@@ -208,7 +208,7 @@ void judge(const Case& c, const Parcel& result) {
   if (c.by_threads && losses.front() != losses.back())
     stop(fmt::format(
         "the loss differs from call to call with the same input: do several threads add "
-        "to one variable, or use another one that all share? Keep one loss per "
+        "to one variable, or do they share another variable? Keep one loss per "
         "position, add them up afterwards\ngot {} and {}",
         losses.front(), losses.back()));
   if (result.number("fence_broken") != 0) stop("memory outside of the logits was overwritten");
@@ -266,6 +266,7 @@ TEST(Task1b, MicrobatchesOfEveryKind) {
                  case_of("one of more than 2^16 tokens", {4, 2}, 4, 128'256, 0, 22),
                  case_of("a row without a token before others", {5, 0, 6, 0, 3}, 6, 9, 0, 23),
                  case_of("first rows without a token", {0, 0, 5, 6}, 6, 9, 0, 25),
+                 case_of("no row at all", {}, 4, 5, 9, 27),
                  case_of("a divisor of 1, for a plain sum", {6, 4, 5}, 6, 9, -11, 24)});
 }
 

@@ -79,10 +79,11 @@ Update draw(Update u, uint64_t seed) {
   seed = 100 * (seed + 1000 * lab::grading::scenario_seed());
   u.parameters = random(0.05);
   u.gradients = random(0.5);
-  u.first_moment = u.step == 1 ? Tensor::zeros({u.size}) : random(0.3);
-  u.second_moment = u.step == 1 ? Tensor::zeros({u.size}) : random(0.3);
+  const bool is_fresh = u.step == 1 && !u.has_moments;
+  u.first_moment = is_fresh ? Tensor::zeros({u.size}) : random(0.3);
+  u.second_moment = is_fresh ? Tensor::zeros({u.size}) : random(0.3);
   for (float& v : u.second_moment.values()) v = std::abs(v) + 0.001F;
-  if (u.step == 1) u.second_moment.fill(0.0F);
+  if (is_fresh) u.second_moment.fill(0.0F);
   for (size_t i = 0; i < static_cast<size_t>(u.size); ++i) {
     float& g = u.gradients.values()[i];
     g += g < 0 ? -0.1F : 0.1F;  // none of the usual ones is close to 0
@@ -159,6 +160,7 @@ TEST(Task2, EveryStateStepAndConfiguration) {
                   {.size = 64, .step = 1000, .config = usual, .learning_rate = 1e-5F},
                   {.size = 37, .step = 1001, .config = usual},
                   {.size = 37, .step = 1, .config = usual},
+                  {.size = 37, .step = 1, .config = usual, .has_moments = true},
                   {.size = 37, .step = 2, .config = usual},
                   {.size = 37, .step = 3, .config = usual, .learning_rate = 0},  // of a warm-up
                   {.size = 21, .step = 300, .config = slow},
@@ -171,6 +173,38 @@ TEST(Task2, EveryStateStepAndConfiguration) {
                   {.size = 33'001, .step = 5, .config = usual, .block = 1000},
                   {.size = (1 << 20) + 5, .step = 12, .config = usual}},
                  40);
+}
+
+TEST(Task2, SeveralThreadsCallItAtOnce) {
+  constexpr const char* kShared =
+      "static and global variables are shared by all threads; use nothing but the spans and local "
+      "variables";
+  constexpr int64_t kCalls = 64;
+  const auto draw = [](double scale, uint64_t seed) {
+    return lab::grading::draw_tensor({kCalls, 3000}, scale,
+                                     1000 * lab::grading::scenario_seed() + seed);
+  };
+  Parcel input;
+  input.set("gradients", draw(0.5, 1));
+  input.set("parameters", draw(0.05, 2));
+  input.set("first_moment", draw(0.5, 3));
+  const Tensor second = draw(0.5, 4);
+  for (float& v : second.values()) v = std::abs(v) + 0.1F;
+  input.set("second_moment", second);
+  const double others =
+      lab::grading::run_call(
+          {.scenario = "adam_update_by_threads",
+           .inputs = {input},
+           .name = "several threads call adam_update at once",
+           .if_it_crashes = fmt::format(
+               "adam_update crashes when several threads call it at once: {}", kShared)},
+          {.network = lab::grading::Network::kNone})[0]
+          .number("others");
+  if (others > 0)
+    stop(fmt::format(
+        "adam_update gives other results when several threads call it at once, each with its own "
+        "numbers: {}\nother results in {} of {} calls, expected 0",
+        kShared, others, kCalls));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <sstream>
@@ -34,6 +35,7 @@ void expect_order(const std::string& events) {
     forward += word == "forward";
     losses += word == "loss";
     backward += word == "backward";
+    if (losses > forward) stop("loss is called twice for one microbatch\nin this step: " + events);
     if (backward > losses)
       stop(
           "backward is called before loss has put its gradient in the logits' place: it takes the "
@@ -45,12 +47,13 @@ void expect_order(const std::string& events) {
           "activations of both are in memory (section 2.6). Is that pass left out?\nin this "
           "step: " +
           events);
-    if (word == "update" && losses > backward)
-      stop(
-          "the optimizer steps before the last backward pass: what that adds to the gradients "
-          "comes too late\n"
-          "in this step: " +
-          events);
+    if (word == "update" && losses > backward) {
+      const bool comes_late = events.find("backward", events.find("update")) != std::string::npos;
+      stop((comes_late ? "the optimizer steps before the last backward pass: what that adds to the "
+                         "gradients comes too late"
+                       : "a microbatch has no backward pass: each has one, even without targets") +
+           std::string("\nin this step: ") + events);
+    }
   }
 }
 
@@ -67,7 +70,7 @@ std::vector<Weighing> weighings(const StepParts& all, size_t /*replica*/) {
   const auto first_empty =
       static_cast<size_t>(std::ranges::find(parts, 0.0, &MicrobatchPart::targets) - parts.begin());
   const auto divided = [](double by) { return 1 / std::max(by, 1.0); };
-  return {
+  std::vector<Weighing> all_weighings{
       {"every microbatch is counted as if it had as many targets as the first: count the targets "
        "of all (section 2.2)",
        [=](const MicrobatchPart&) { return divided(of_first); }},
@@ -79,7 +82,18 @@ std::vector<Weighing> weighings(const StepParts& all, size_t /*replica*/) {
        [=](const MicrobatchPart& b) { return b.targets * divided(total * total); }},
       {"all microbatches from the first one without targets on are missing: it is not the end of "
        "the step",
-       [=](const MicrobatchPart& b) { return b.number < first_empty ? divided(total) : 0.0; }}};
+       [=](const MicrobatchPart& b) { return b.number < first_empty ? divided(total) : 0.0; }},
+      {"divided by the targets of the last microbatch: add up those of all (+=)",
+       [=, last = parts.back().targets](const MicrobatchPart&) { return divided(last); }}};
+  for (const int bits : {8, 16})
+    all_weighings.push_back(
+        {fmt::format("the number of targets does not fit into {} bits: it is an int64_t", bits),
+         [=](const MicrobatchPart&) { return 1 / std::fmod(total, std::exp2(bits)); }});
+  for (size_t count = 2; count < parts.size(); ++count)
+    all_weighings.push_back(
+        {fmt::format("microbatches from number {} on are missing", count + 1),
+         [=](const MicrobatchPart& b) { return b.number < count ? divided(total) : 0.0; }});
+  return all_weighings;
 }
 
 void judge(const TrainingCase& c, const Parcel& result) {
@@ -121,6 +135,21 @@ TEST(Task3, EveryTargetCountsTheSame) {
 }
 
 TEST(Task3, UpToThreeMicrobatches) { expect_training(draw({.microbatches = 3}, 40)); }
+
+TEST(Task3, ManyMicrobatchesAndTargets) {
+  std::vector<TrainingCase> cases = draw({.microbatches = 3}, 46);
+  cases.resize(2);
+  for (TrainingCase& c : cases) c.max_norm = 0;
+  cases[0].name = "twelve microbatches and more";
+  for (auto& replicas : cases[0].steps)
+    for (uint64_t k = 0; k < 12; ++k)
+      replicas[0].push_back(lab::grading::draw_tokens({4, 3}, 4, cases[0].model.vocab_size, k));
+  cases[1].name = "one microbatch of more than 65,536 targets";
+  cases[1].steps.resize(1);
+  cases[1].steps[0][0].push_back(
+      lab::grading::draw_tokens(std::vector<int64_t>(22'000, 4), 4, cases[1].model.vocab_size, 1));
+  expect_training(cases);
+}
 
 TEST(Task3, OneMicrobatch) { expect_training(draw({.microbatches = 1}, 41)); }
 
