@@ -49,6 +49,9 @@ std::string views(ProcessGroup& world) {
   if (half.data() != batch.rows(2, 4).data())
     return "second_half has the right numbers, but is a copy: writing to it does not change the "
            "batch";
+  const Tensor short_batch = Tensor::from({0, 1, 2, 3}, {2, 2});
+  if (const Tensor row = lab00::second_half(short_batch); !equal(row, short_batch.rows(1, 2)))
+    return fmt::format("second_half of a batch [2, 2] should be 2 3, it is {}", numbers(row));
 
   const auto rank = static_cast<float>(world.rank());
   lab00::set_column(batch, 1, rank);
@@ -73,9 +76,16 @@ Tensor own_numbers(const ProcessGroup& world, int rank) {
   return Tensor::from({first + 1, first + 2, first + 3}, {3});
 }
 
+size_t pending(const ProcessGroup& world) { return world.recorder().snapshot().pending.size(); }
+
+constexpr const char* kNotWaitedFor =
+    "a message was posted and never waited for: call wait() on what isend or irecv returned";
+
 std::string message(ProcessGroup& world) {
   const Tensor tensor = own_numbers(world, world.rank());
+  const size_t pending_before = pending(world);
   lab00::hand_over(world, tensor);
+  if (pending(world) > pending_before) return kNotWaitedFor;
   const Tensor expected = own_numbers(world, world.rank() == 1 ? 0 : world.rank());
   if (!equal(tensor, expected))
     return fmt::format("should have {}, has {}", numbers(expected), numbers(tensor));
@@ -100,10 +110,9 @@ std::string mean(ProcessGroup& world) {
 std::string ring(ProcessGroup& world) {
   const Tensor outgoing = own_numbers(world, world.rank());
   const Tensor incoming = Tensor::zeros({3});
-  const size_t pending_before = world.recorder().snapshot().pending.size();
+  const size_t pending_before = pending(world);
   lab00::pass_right(world, outgoing, incoming);
-  if (world.recorder().snapshot().pending.size() > pending_before)
-    return "a message was posted and never waited for: call wait() on what isend or irecv returned";
+  if (pending(world) > pending_before) return kNotWaitedFor;
   const Tensor expected = own_numbers(world, world.rank() - 1);
   if (!equal(outgoing, own_numbers(world, world.rank())))
     return "outgoing has changed: receive into incoming";

@@ -79,6 +79,8 @@ const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kSwappedCorrections,
      "the corrections are swapped: m is divided by 1 - beta1^step, v by 1 - beta2^step"},
     {Wrong::kPowerOfRest, "the corrections are 1 - beta^step, not (1 - beta)^step"},
+    {Wrong::kShareOfBeta1,
+     "the new square is weighted by 1 - beta1: in the second moment it is 1 - beta2"},
     {Wrong::kByDifference,
      "a moment as old + (1 - beta) (new - old): where the old one is much larger, the new one is "
      "lost to rounding. Weigh and add them, as in the formula"},
@@ -114,7 +116,9 @@ Moved moved_by(const Update& u, Wrong wrong) {
   double keep2 = is(Wrong::kSwappedShares) ? 1 - b2 : b2;
   if (is(Wrong::kSwappedInMoments)) std::swap(keep1, keep2);
   const double take1 = is(Wrong::kFullGradient) ? 1 : 1 - keep1;
-  const double take2 = is(Wrong::kFullGradient) ? 1 : 1 - keep2;
+  const double take2 = is(Wrong::kFullGradient)   ? 1
+                       : is(Wrong::kShareOfBeta1) ? 1 - keep1
+                                                  : 1 - keep2;
   const double epsilon = is(Wrong::kNoEpsilon)      ? 0
                          : is(Wrong::kOtherEpsilon) ? 1e-8
                                                     : u.config.epsilon;

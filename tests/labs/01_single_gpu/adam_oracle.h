@@ -45,7 +45,8 @@ enum class Wrong {
   kWeightDecay, kUphill, kNarrowStep, kNothingAtRateZero, kCorrectedRoot,
   kSwappedCorrections, kPowerOfRest, kProduct, kSquareOfMoment, kRateInMoment, kSwappedInMoments,
   kDefaultBetas, kNoEpsilon, kRawGradient, kEpsilonSquared, kEpsilonDivided, kBeta1Corrects,
-  kBeta2Corrects, kPowerAlone, kMultiplied, kNoRate, kByDifference
+  kBeta2Corrects, kPowerAlone, kMultiplied, kNoRate, kByDifference,
+  kShareOfBeta1
 };
 // clang-format on
 

@@ -70,8 +70,8 @@ Rows random_rows(int64_t count, int64_t vocab, double spread, uint64_t seed,
       fmt::format("{} rows of {} scores up to {:g}", count, vocab, spread),
       draw_tensor({count, vocab}, spread, 1000 * lab::grading::scenario_seed() + seed), scales);
   rows.if_not_finite =
-      "not finite, although no exponential overflows: is a variable used that was never set, or "
-      "the logarithm of 0 taken?";
+      "not finite, although no exponential overflows: is a variable used that was never set, is "
+      "the logarithm of 0 taken, or is something divided by scale, which may be 0?";
   return rows;
 }
 

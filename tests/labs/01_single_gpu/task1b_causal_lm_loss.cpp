@@ -146,6 +146,7 @@ std::vector<Mistake> mistakes(const Case& c) {
       "total_targets");
   add(rows * static_cast<double>(c.batch.length - 1),
       "divided by B * (T-1), padding included: divide by total_targets");
+  add(rows, "divided by the number of sequences: divide by total_targets");
   add(c.total() * rows, "divided by the batch size on top of total_targets");
   add(c.total() * c.total(), "divided by total_targets twice");
   add(static_cast<double>(static_cast<int32_t>(static_cast<uint32_t>(c.total_targets))),

@@ -36,7 +36,7 @@ void expect_all(const Update& u, const Parcel& result) {
         {.what = what,
          .values = right.*part,
          .tolerance = allowed.*part,
-         .name = [](size_t i) { return fmt::format("element {}", i); },
+         .name = [&](size_t i) { return fmt::format("{}, element {}", what, i); },
          .mistakes =
              [&] {
                std::vector<Mistake> all;

@@ -144,9 +144,10 @@ JobOptions timed(int ranks_per_host, std::set<std::string> given) {
 void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations,
                            const std::set<std::string>& given) {
   c.elements = 60;
-  auto [job, sum] = ending_job(c, ranks, given);
-  const auto expect = [&, total = sum](const std::string& what,
-                                       const std::optional<std::regex>& explanation) {
+  EndingJob ending = ending_job(c, ranks, given);
+  lab::grading::RankJob& job = ending.job;
+  const float sum = ending.sum;
+  const auto expect = [&](const std::string& what, const std::optional<std::regex>& explanation) {
     const std::vector<RankResult> results = run_ranks_patiently(job);
     const RankResult* failure = first_failure(results);
     // What is told if nobody is diagnosed: not the end that the test itself has brought about.
@@ -156,7 +157,7 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
         failure = &rank;
         break;
       }
-    expect_sums(what, results, total);
+    expect_sums(what, results, sum);
     if (failure == nullptr)
       stop(what + ", yet every rank returned: are there fewer messages than the contract says?");
     if (!explanation) return;
@@ -191,7 +192,9 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
 }
 
 void expect_errors_to_leave(const Case& c, int ranks, const std::set<std::string>& given) {
-  auto [job, sum] = ending_job(c, ranks, given);
+  EndingJob ending = ending_job(c, ranks, given);
+  lab::grading::RankJob& job = ending.job;
+  const float sum = ending.sum;
   for (int dead = 0; dead < ranks; ++dead) {
     bool died = true;
     for (int operation = 1; died; ++operation) {

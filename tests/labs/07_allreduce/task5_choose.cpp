@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/format.h"
+#include "labs/07_allreduce/allreduce.h"
 #include "tests/labs/07_allreduce/reduction.h"
 
 namespace lab07::task5 {
