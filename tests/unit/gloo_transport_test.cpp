@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <barrier>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -148,6 +149,7 @@ class ScannedStore final : public ForwardingStore {
 /// `delay` later than the others.
 std::vector<std::string> connect(ScannedStore& store, int ranks, std::chrono::milliseconds patience,
                                  std::chrono::milliseconds delay = 0ms) {
+  std::signal(SIGPIPE, SIG_IGN);  // as Job does: a peer that is gone is an error
   std::vector<std::string> errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   std::barrier all_done(ranks);
