@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -158,6 +159,16 @@ Parcel run_cross_entropy(const Parcel& input) {
 
 bool is_close(double a, double b) { return std::abs(a - b) <= 1e-5 * std::max(std::abs(b), 1.0); }
 
+/// Calls `round`, which says how many results are others than by one thread, again and again while
+/// threads interrupt each other, until there are some. Returns how many.
+double others_by_threads(const std::function<int64_t()>& round) {
+  const ShortTurns turns;
+  int64_t others = 0;
+  for (int k = 0; k < kMostRounds && others == 0 && !(ShortTurns::over() && k >= kLeastRounds); ++k)
+    others = round();
+  return static_cast<double>(others);
+}
+
 /// Task 1a on every row of `logits` by one thread, then again and again by several at once, until a
 /// row has another result than with one thread. Returns how many have in that round.
 Parcel run_cross_entropy_by_threads(const Parcel& input) {
@@ -169,25 +180,20 @@ Parcel run_cross_entropy_by_threads(const Parcel& input) {
     rows.push_back(row_of(input, alone, n));
     losses.push_back(cross_entropy(rows[n].scores, rows[n].target, rows[n].scale));
   }
-  double others = 0;
-  const ShortTurns turns;
-  for (int round = 0;
-       round < kMostRounds && others == 0 && !(ShortTurns::over() && round >= kLeastRounds);
-       ++round) {
-    const Tensor together = input.tensor("logits").clone();
-    std::vector<char> differs(count, 0);
-    lab::parallel_for(0, static_cast<int64_t>(count), [&](int64_t i) {
-      const auto n = static_cast<size_t>(i);
-      const std::span<float> scores = together.rows(i, i + 1).values();
-      const double loss = cross_entropy(scores, rows[n].target, rows[n].scale);
-      const bool same =
-          is_close(loss, losses[n]) && std::ranges::equal(scores, rows[n].scores, is_close);
-      differs[n] = same ? 0 : 1;
-    });
-    others = static_cast<double>(std::ranges::count(differs, 1));
-  }
   Parcel result;
-  result.set("others", others);
+  result.set("others", others_by_threads([&] {
+               const Tensor together = input.tensor("logits").clone();
+               std::vector<char> differs(count, 0);
+               lab::parallel_for(0, static_cast<int64_t>(count), [&](int64_t i) {
+                 const auto n = static_cast<size_t>(i);
+                 const std::span<float> scores = together.rows(i, i + 1).values();
+                 const double loss = cross_entropy(scores, rows[n].target, rows[n].scale);
+                 const bool same = is_close(loss, losses[n]) &&
+                                   std::ranges::equal(scores, rows[n].scores, is_close);
+                 differs[n] = same ? 0 : 1;
+               });
+               return std::ranges::count(differs, 1);
+             }));
   return result;
 }
 
@@ -267,26 +273,24 @@ Parcel run_adam_update_by_threads(const Parcel& input) {
   const Tensor alone[] = {input.tensor("parameters").clone(), input.tensor("first_moment").clone(),
                           input.tensor("second_moment").clone()};
   for (int64_t call = 0; call < calls; ++call) update(call, alone[0], alone[1], alone[2]);
-  double others = 0;
-  const ShortTurns turns;
-  for (int round = 0;
-       round < kMostRounds && others == 0 && !(ShortTurns::over() && round >= kLeastRounds);
-       ++round) {
-    const Tensor together[] = {input.tensor("parameters").clone(),
-                               input.tensor("first_moment").clone(),
-                               input.tensor("second_moment").clone()};
-    lab::parallel_for(0, calls,
-                      [&](int64_t call) { update(call, together[0], together[1], together[2]); });
-    for (int64_t call = 0; call < calls; ++call) {
-      bool same = true;
-      for (size_t part = 0; part < std::size(together); ++part)
-        same = same && std::ranges::equal(together[part].rows(call, call + 1).values(),
-                                          alone[part].rows(call, call + 1).values(), is_close);
-      others += same ? 0 : 1;
-    }
-  }
   Parcel result;
-  result.set("others", others);
+  result.set(
+      "others", others_by_threads([&] {
+        const Tensor together[] = {input.tensor("parameters").clone(),
+                                   input.tensor("first_moment").clone(),
+                                   input.tensor("second_moment").clone()};
+        lab::parallel_for(
+            0, calls, [&](int64_t call) { update(call, together[0], together[1], together[2]); });
+        int64_t others = 0;
+        for (int64_t call = 0; call < calls; ++call) {
+          bool same = true;
+          for (size_t part = 0; part < std::size(together); ++part)
+            same = same && std::ranges::equal(together[part].rows(call, call + 1).values(),
+                                              alone[part].rows(call, call + 1).values(), is_close);
+          others += same ? 0 : 1;
+        }
+        return others;
+      }));
   return result;
 }
 

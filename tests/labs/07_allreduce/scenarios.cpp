@@ -97,9 +97,15 @@ EndingJob ending_job(Case c, int ranks, const std::set<std::string>& given) {
   return made;
 }
 
-void stop_if_not_written(const std::vector<RankResult>& results) {
+/// Stops the test if the sum is wrong even if no rank ends.
+void run_undisturbed(const EndingJob& ending) {
+  const std::vector<RankResult> results = run_ranks_patiently(ending.job);
   const RankResult* failure = first_failure(results);
   if (failure != nullptr && failure->outcome == Outcome::kNotImplemented) stop(failure->message);
+  for (const RankResult& rank : results)
+    if (rank.outcome != Outcome::kReturned ||
+        !holds_only(rank.result.tensor("numbers"), ending.sum))
+      stop("the sum is wrong even if no rank ends: the other tests say how");
 }
 
 void expect_sums(const std::string& what, const std::vector<RankResult>& results, float sum) {
@@ -168,11 +174,7 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
     stop(fmt::format("{}: a rank that waits for it must be told so; what was told instead\n{}",
                      what, failure->message));
   };
-  const std::vector<RankResult> undisturbed = run_ranks_patiently(job);
-  stop_if_not_written(undisturbed);
-  for (const RankResult& rank : undisturbed)
-    if (rank.outcome != Outcome::kReturned || !holds_only(rank.result.tensor("numbers"), sum))
-      stop("the sum is wrong even if no rank ends: the other tests say how");
+  run_undisturbed(ending);
   const int last = ranks - 1;
   for (const int operation : operations) {
     job.simulation.death = {.rank = last, .operation = operation};
@@ -193,17 +195,15 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
 
 void expect_errors_to_leave(const Case& c, int ranks, const std::set<std::string>& given) {
   EndingJob ending = ending_job(c, ranks, given);
-  lab::grading::RankJob& job = ending.job;
-  const float sum = ending.sum;
+  run_undisturbed(ending);  // so each rank has so many operations and no more
   for (int dead = 0; dead < ranks; ++dead) {
     bool died = true;
     for (int operation = 1; died; ++operation) {
-      job.simulation.death = {.rank = dead, .operation = operation, .breaks_off = true};
-      const std::vector<RankResult> results = run_ranks_patiently(job);
-      stop_if_not_written(results);
+      ending.job.simulation.death = {.rank = dead, .operation = operation, .breaks_off = true};
+      const std::vector<RankResult> results = run_ranks_patiently(ending.job);
       expect_sums(
           fmt::format("the test ends rank {} in the call, at its operation {}", dead, operation),
-          results, sum);
+          results, ending.sum);
       const RankResult& end = results[static_cast<size_t>(dead)];
       died = end.message.find("killed at operation") != std::string::npos;
     }
