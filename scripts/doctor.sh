@@ -38,10 +38,12 @@ report_system() {
 
   local quota period
   found cores "$(nproc), $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
-  if grep -qw avx512_bf16 /proc/cpuinfo; then
-    found bfloat16 "this processor has it: --precision bfloat16 trains faster"
+  # As cpu_gains_by_bfloat16() (common/ops/precision.h) says.
+  if grep -qw amx_bf16 /proc/cpuinfo ||
+    { grep -qw avx512_bf16 /proc/cpuinfo && ! grep -q 'GenuineIntel' /proc/cpuinfo; }; then
+    found bfloat16 "--precision bfloat16 trains faster on this processor"
   else
-    optional bfloat16 "not on this processor: --precision float32, the default, is faster"
+    optional bfloat16 "--precision float32, the default, is faster on this processor"
   fi
   if read -r quota period 2>/dev/null </sys/fs/cgroup/cpu.max && [[ $quota != max ]]; then
     optional "cores" "this container may use only $((quota / period)) of them: pass --threads"

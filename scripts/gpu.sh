@@ -32,7 +32,6 @@ source "$root/scripts/gpu_pieces.sh"
 source "$root/scripts/gpu_record.sh"
 # shellcheck source=scripts/gpu_parts.sh
 source "$root/scripts/gpu_parts.sh"
-export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-15000}
 programs="$build/bin"
 logs="$build/gpu"
 started=$(date -u '+%Y-%m-%d %H:%M UTC')

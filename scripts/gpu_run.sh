@@ -28,7 +28,6 @@ source "$root/scripts/gpu_record.sh"
 source "$root/scripts/gpu_parts.sh"
 # shellcheck source=scripts/gpu_machine.sh
 source "$root/scripts/gpu_machine.sh"
-export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-15000}
 programs=$root/bin
 logs=$root/log
 record=$logs/gpu-results.md

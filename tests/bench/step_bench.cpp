@@ -179,24 +179,23 @@ void run_beside_another(const Options& options) {
   for (int i = 0; i < options.warmup; ++i) training.step();
   std::vector<double> quiet, busy, ratios;
   for (int round = 0; round < options.rounds; ++round) {
+    training.step();  // the scheduler, and SpinControl, find their way
     quiet.push_back(time_of_step());
     const BusyProgram other;
-    training.step();  // the scheduler finds its way
+    training.step();
     busy.push_back(time_of_step());
     ratios.push_back(busy.back() / quiet.back());
   }
-  const char* spin = std::getenv("GOMP_SPINCOUNT");
   fmt::print("training step       {:8.3g} ms, {:.3g} ms beside a program that keeps a core busy\n",
              1e3 * median(quiet), 1e3 * median(busy));
   fmt::print("it takes            {:8.2f} x      as long (median of {} rounds, {:.2f} to {:.2f})\n",
              median(ratios), ratios.size(), std::ranges::min(ratios), std::ranges::max(ratios));
-  fmt::print("{} threads, GOMP_SPINCOUNT={}\n", thread_count(), spin == nullptr ? "" : spin);
+  fmt::print("{} threads\n", thread_count());
 }
 
 /// Steps and their products in bfloat16 and in float32, in turns, on the CPU.
 void run_against_float32(const Options& options) {
   set_thread_count(options.threads);
-  choose_device("cpu", "bfloat16");  // or an error
   const LlamaConfig config = options.config();
   struct Side {
     Precision precision;

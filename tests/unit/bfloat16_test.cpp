@@ -5,12 +5,16 @@
 
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "common/error.h"
 #include "common/ops/ops.h"
 #include "common/ops/precision.h"
+#include "common/run/options/choose_device.h"
 #include "common/tensor/parallel.h"
 #include "tests/unit/error_of.h"
 #include "tests/unit/numeric.h"
@@ -280,6 +284,22 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionShape{0, 4, 4, 2, 2, 2}, AttentionShape{2, 257, 257, 6, 3, 34},
                     AttentionShape{1, 96, 96, 3, 1, 64}, AttentionShape{2, 1, 77, 4, 2, 6},
                     AttentionShape{1, 67, 200, 2, 2, 48}));
+
+TEST(Bfloat16OfPrograms, IsRefusedWhereItWouldBeSlower) {
+  std::stringstream cpuinfo;
+  cpuinfo << std::ifstream("/proc/cpuinfo").rdbuf();
+  const auto says = [&](const char* word) { return cpuinfo.str().find(word) != std::string::npos; };
+  const std::string refusal = error_of([] { choose_device("cpu", "bfloat16"); });
+  set_precision(Device::kCpu, Precision::kFloat32);
+  if (says("amx_bf16"))
+    EXPECT_EQ(refusal, "");
+  else if (!says("avx512_bf16"))
+    EXPECT_TRUE(contains(refusal, "needs a processor with instructions for it")) << refusal;
+  else if (says("GenuineIntel"))
+    EXPECT_TRUE(contains(refusal, "slower than float32")) << refusal;
+  else
+    EXPECT_EQ(refusal, "");
+}
 
 }  // namespace
 }  // namespace lab::bfloat16_test

@@ -230,8 +230,6 @@ int disagree(Job& job, bool me) {
 int say_threads(Job& job, bool /*me*/) {
   const char* threads = std::getenv("OMP_NUM_THREADS");
   say(fmt::format("threads {}", threads == nullptr ? "?" : threads));
-  const char* turns = std::getenv("GOMP_SPINCOUNT");
-  say(fmt::format("turns {}", turns == nullptr ? "?" : turns));
   job.world().barrier();
   return 0;
 }

@@ -29,23 +29,6 @@ TEST_F(Launcher, SharesTheCores) {
   EXPECT_TRUE(said(fmt::format("[1] threads {}\n", std::max(1, cores / 2)))) << output_;
 }
 
-// Of programs that are started without ./workbook, too.
-TEST_F(Launcher, WaitingThreadsSleepSoonUnlessTheUserSaysOtherwise) {
-  const auto turns_with = [&](const std::vector<std::string>& settings) {
-    std::vector<std::string> all{"/usr/bin/env", "-u", "GOMP_SPINCOUNT", "-u", "OMP_WAIT_POLICY"};
-    all.insert(all.end(), settings.begin(), settings.end());
-    for (const std::string& word : command("say_threads", 2)) all.push_back(word);
-    ProgramRun program(all, place_.environment());
-    EXPECT_EQ(program.wait(kSoon), 0) << program.output();
-    const std::string& output = program.output();
-    const size_t place = output.find("[1] turns ");
-    return place == output.npos ? output : output.substr(place, output.find('\n', place) - place);
-  };
-  EXPECT_EQ(turns_with({}), "[1] turns 15000");
-  EXPECT_EQ(turns_with({"GOMP_SPINCOUNT=7"}), "[1] turns 7");
-  EXPECT_EQ(turns_with({"OMP_WAIT_POLICY=ACTIVE"}), "[1] turns ?");
-}
-
 TEST_F(Launcher, OthersWaitAsLongAsTheFirstRankGoesOn) {
   EXPECT_EQ(run("work_for_long", 3, /*who=*/0), 0) << output_;
   EXPECT_EQ(count_of(output_, "[0] worked\n"), 1) << output_;

@@ -12,14 +12,20 @@ Precision& precision_of_cpu() {
   return precision;
 }
 
+/// The numbers of instruction sets are sets of bits, each containing those that it extends.
+bool cpu_has(dnnl::cpu_isa isa) {
+  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto needs = static_cast<unsigned>(isa);
+  return (has & needs) == needs;
+}
+
 }  // namespace
 
-bool cpu_has_bfloat16() {
-  using dnnl::cpu_isa;
-  // The numbers of instruction sets are sets of bits, each containing those that it extends.
-  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto needs = static_cast<unsigned>(cpu_isa::avx512_core_bf16);
-  return (has & needs) == needs;
+bool cpu_has_bfloat16() { return cpu_has(dnnl::cpu_isa::avx512_core_bf16); }
+
+bool cpu_gains_by_bfloat16() {
+  if (cpu_has(dnnl::cpu_isa::avx512_core_amx)) return true;
+  return cpu_has_bfloat16() && __builtin_cpu_is("intel") == 0;
 }
 
 Precision precision(Device device) {

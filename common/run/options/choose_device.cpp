@@ -19,6 +19,10 @@ Precision precision_of(const std::string& name) {
 
 DeviceChoice on_cpu(std::string why, const std::string& precision) {
   set_precision(Device::kCpu, precision_of(precision));
+  require(
+      precision != "bfloat16" || cpu_gains_by_bfloat16(),
+      "--precision bfloat16 is slower than float32 on this processor: it has AVX512-BF16 but not "
+      "AMX. Use --precision float32");
   return {.device = Device::kCpu, .why = std::move(why)};
 }
 

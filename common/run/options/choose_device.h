@@ -17,7 +17,8 @@ struct DeviceChoice {
 
 /// Opens the device for this process. `local_rank`: its number among the ranks of its machine.
 /// `precision`: "float32", "tf32" or "bfloat16" (see Precision). Throws Error for "cuda" without a
-/// usable GPU, and for a precision that the device does not have (see set_precision).
+/// usable GPU, and for a precision that the device does not have (see set_precision)
+/// or that would be slower on it (cpu_gains_by_bfloat16).
 DeviceChoice choose_device(const std::string& option, const std::string& precision = "float32",
                            int local_rank = 0);
 

@@ -8,14 +8,12 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <new>
-#include <system_error>
 
 #include "common/io/terminal.h"
 #include "common/run/launch/signal_thread.h"
+#include "common/tensor/spin_control.h"
 
 namespace lab {
 namespace {
@@ -47,29 +45,13 @@ void open_missing_standard_descriptors() {
     if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", O_RDWR);  // takes the lowest free number
 }
 
-/// By default, OpenMP's threads spin while they wait for each other, longer than another program's
-/// time slice: with one busy core, a step takes several times as long. Sleeping at once costs a
-/// tenth of a step on an idle machine. Spinning for this many turns, less than a millisecond,
-/// avoids both (docs/measurements.md). The runtime reads its settings before main, so the program
-/// must start again to change them.
-void make_waiting_threads_sleep_soon(int argc, char** argv) {
-  constexpr const char* kTurns = "15000";
-  if (argc == 0 || std::getenv("GOMP_SPINCOUNT") != nullptr ||
-      std::getenv("OMP_WAIT_POLICY") != nullptr)
-    return;
-  setenv("GOMP_SPINCOUNT", kTurns, 1);
-  std::error_code error;  // under its own path, so that it keeps its name in `ps`
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  execv(program.c_str(), argv);  // it returns only if that is impossible
-}
-
 }  // namespace
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
-  make_waiting_threads_sleep_soon(argc, argv);
   open_missing_standard_descriptors();
   try {
-    const SignalThread signals;
+    const SignalThread signals;  // before any other thread
+    const SpinControl spin;
     int code = 0;
     try {
       code = body(argc, argv);

@@ -22,8 +22,7 @@ class HelpRequested : public std::exception {
 /// Calls `body(argc, argv)` and returns its exit code. An exception becomes `error: ...` on stderr
 /// and exit code 1 (UsageError: 2), as does output that cannot be written. Signals are handled by a
 /// dedicated thread (SignalThread). Standard input, output and error are connected to /dev/null if
-/// they are closed. Unless the environment says how OpenMP's threads wait (GOMP_SPINCOUNT,
-/// OMP_WAIT_POLICY), the program starts again with threads that soon sleep.
+/// they are closed. On a busy machine OpenMP's threads spin less (SpinControl).
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 }  // namespace lab

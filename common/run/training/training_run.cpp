@@ -144,7 +144,7 @@ void TrainingRun::print_start() const {
                                                    : accelerator().name());
   const bool has_whole_weights = parts_.model.slice().ranks == 1 && !parts_.shards;
   if (parts_.model.device() == Device::kCpu && plan_.precision == "float32" && has_whole_weights &&
-      cpu_has_bfloat16())
+      cpu_gains_by_bfloat16())
     fmt::print("        this processor is faster with --precision bfloat16\n");
   fmt::print("folder  {}\n", display_path(folder_));
   if (plan_.division == Division::kReplicas) fmt::print("ranks   {}\n", plan_.dp);
