@@ -32,7 +32,7 @@ double share_of(double examples, lab::ProcessGroup& world);
 ///     them; of the same shape, whatever that is, on every rank. Afterwards it holds on every rank
 ///     the sum over all ranks r of share_r * weights_r, equal to the last bit on all ranks. The
 ///     numbers change in place, in the model's memory: a Tensor is a handle to them, and so is
-///     every copy of it.
+///     every copy of it. The sum may be infinite or not a number, as the weights may.
 /// `share`: this rank's, not negative; the shares of all ranks add up to 1, but for rounding.
 /// The weights travel in a single all_reduce, and nothing else does; it may be left out if there is
 /// only one rank, or no weight. Accepted error: 1e-6 of the sum of the magnitudes that are

@@ -28,7 +28,13 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
   if (examples.size() == 1) return {};  // the sum is this rank's own number
   const double own = examples[self];
   const double total = sum(examples);
-  std::vector<Mistake> all = {
+  std::vector<Mistake> all;
+  if (own > 0 && own < 1e-12 * total)
+    all.push_back(
+        {{1 - (total - own) / total},
+         "1 minus the part of the other ranks: nearly all digits of a small share cancel; "
+         "divide this rank's examples by the sum"});
+  const std::vector<Mistake> others = {
       {{1},
        "the share is 1: divided by this rank's own examples. Were those of all ranks added up, on "
        "every rank (all_reduce)?"},
@@ -44,6 +50,7 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},
       {{std::floor(own / total)}, "the share is 0 below 1: a quotient of integers?"},
   };
+  all.insert(all.end(), others.begin(), others.end());
   all.push_back(
       {{own / std::ranges::max(examples)},
        "divided by the largest number of examples on any rank: all_reduce must add them up"});
@@ -93,9 +100,9 @@ void expect_shares(const std::vector<Numbers>& all_examples,
 /// Examples in any unit: many, few, fractions of one, none.
 std::vector<Numbers> examples_for(size_t ranks, uint64_t seed) {
   const std::vector<Numbers> lists = {
-      {100, 300, 420, 50}, {255, 255, 255, 255},   {0.5, 0.5, 0.25, 0.75},
-      {3, 0, 1, 0},        {0.001, 0.002, 0, 0.1}, {5e9, 1e9, 2.5e9, 3},
-      {7, 0, 0, 0},        {420, 100, 300, 50},    {100, 300, 420, 50},
+      {100, 300, 420, 50},    {255, 255, 255, 255}, {0.5, 0.5, 0.25, 0.75}, {3, 0, 1, 0},
+      {0.001, 0.002, 0, 0.1}, {5e9, 1e9, 2.5e9, 3}, {7, 0, 0, 0},           {420, 100, 300, 50},
+      {100, 300, 420, 50},    {1e-9, 1e9, 0, 5e8},
   };
   std::vector<Numbers> all;
   for (const Numbers& list : lists) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "common/ops/ops.h"
 #include "tests/labs/03_weight_aggregation/weights.h"
@@ -43,10 +45,10 @@ lab::grading::Mistake first_dimension(const Case& c, const RankWeights& weights)
           "added up as they are: a tensor has numel() elements"};
 }
 
-void judge(const Case& c, const std::vector<Parcel>& results) {
+/// `got`: the weights of `results`.
+void judge(const Case& c, const std::vector<Parcel>& results, const std::vector<Numbers>& got) {
   expect_whole_fences(results);
   const RankWeights weights = c.weights();
-  const std::vector<Numbers> got = tensors_of(results, "weights");
   const auto expected = [&](size_t r) {
     lab::grading::Expected of_rank = weights.expected(r, got, "the weights");
     of_rank.mistakes = [&, usual = of_rank.mistakes] {
@@ -64,7 +66,9 @@ void judge(const Case& c, const std::vector<Parcel>& results) {
 
 void expect_averages(const std::vector<Case>& cases, const JobOptions& options) {
   judge_calls(calls_of("average_weights", cases), options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+              [&](size_t k, const std::vector<Parcel>& ranks) {
+                judge(cases[k], ranks, tensors_of(ranks, "weights"));
+              });
 }
 
 /// Near the ends of what a float can hold, though not the averages.
@@ -99,6 +103,33 @@ TEST(Task1b, LargeAndSmallNumbers) {
   expect_averages(extreme_cases(2), late_messages(29));
 }
 
+/// A replica that has diverged must show in the average.
+TEST(Task1b, InfiniteWeights) {
+  const Case finite =
+      random_case("rank 1 has diverged", kSomeShape, {0.25, 0.5, 0.25}, scenario_seed() + 920);
+  for (const lab::Tensor& own : finite.values)
+    for (const size_t i : {3, 7}) own.values()[i] = 0.0F;
+  Case diverged = finite;
+  diverged.values[1] = finite.values[1].clone();
+  diverged.values[1].values()[3] = std::numeric_limits<float>::infinity();
+  diverged.values[1].values()[7] = std::numeric_limits<float>::quiet_NaN();
+  judge_calls(calls_of("average_weights", {diverged}), late_messages(30),
+              [&](size_t, const std::vector<Parcel>& ranks) {
+                std::vector<Numbers> got = tensors_of(ranks, "weights");
+                for (size_t r = 0; r < got.size(); ++r)
+                  for (const size_t i : {3, 7}) {
+                    if (std::isfinite(got[r].at(i)))
+                      stop(fmt::format(
+                          "rank {}: the average of a weight that is infinite or not a number on "
+                          "rank 1 is {:.3g}: add up the weights as they are; the average must show "
+                          "that a replica has diverged",
+                          r, got[r][i]));
+                    got[r][i] = 0;  // of what `finite` has there
+                  }
+                judge(finite, ranks, got);
+              });
+}
+
 TEST(Task1b, SeventeenRanks) {
   expect_averages(cases_for(17, scenario_seed() + 700), late_messages(26));
 }
@@ -125,8 +156,9 @@ TEST(Task1b, AfterOtherShares) {
   Call shares{.scenario = "share_of", .inputs = std::vector<Parcel>(3), .prelude = true};
   for (size_t r = 0; r < 3; ++r) shares.inputs[r].set("examples", static_cast<double>(1 + r));
   calls.insert(calls.begin(), shares);
-  judge_calls(calls, late_messages(25),
-              [&](size_t, const std::vector<Parcel>& ranks) { judge(cases[0], ranks); });
+  judge_calls(calls, late_messages(25), [&](size_t, const std::vector<Parcel>& ranks) {
+    judge(cases[0], ranks, tensors_of(ranks, "weights"));
+  });
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
   const std::vector<Kind> kinds = {
       {"equal shares", kSomeShape, {1, 1, 1, 1, 1}},
       {"unequal shares", kSomeShape, {4, 1, 3, 2, 5}},
+      {"nearly equal shares", kSomeShape, {1e5, 1e5 + 1, 1e5 - 1, 1e5 + 3, 1e5}},
       {"a rank without a share", kSomeShape, {3, 0, 1, 2, 0}},
       {"many weights", {140'001}, {1, 2, 4, 3, 1}},
       {"no weights", {0}, {2, 3, 1, 1, 2}},

@@ -124,6 +124,16 @@ std::string wrong_messages(int rank, int first_rank, std::vector<Message> got,
         "rank {} {} {} {}, its actions have {}{}", rank, verb, counted(std::ssize(some), "message"),
         way, wanted.size(),
         some.size() < wanted.size() ? ": every action must be done, whatever the targets are" : "");
+  constexpr size_t kMostToList = 20;
+  if (const auto [one, right_one] =
+          std::ranges::mismatch(some, wanted, {}, &Message::tag, &Message::tag);
+      one != some.end() && wanted.size() > kMostToList) {
+    const auto tag = std::min(one->tag, right_one->tag);
+    return fmt::format(
+        "rank {} {} {} {} with the tag {}, it should be {}: the tag of a message is its microbatch",
+        rank, verb, counted(std::ranges::count(some, tag, &Message::tag), "message"), way, tag,
+        std::ranges::count(wanted, tag, &Message::tag));
+  }
   if (tags_in_words(some) != tags_in_words(wanted))
     return fmt::format(
         "rank {} {} {} with the tags {}; the microbatches are {}: the tag of a message is its "

@@ -266,6 +266,10 @@ Parcel run_wave(const Parcel& input, ProcessGroup& world) {
                               pipeline, world.recorder()));
   }
   result.set("held", static_cast<double>(memory->peak(lab::MemoryKind::kScratch)));
+  // Outputs are activations; most of those that the stage itself needs are there at the end, too.
+  const auto activations = lab::MemoryKind::kActivations;
+  result.set("outputs",
+             static_cast<double>(memory->peak(activations) - memory->bytes(activations)));
   result.set("totals", totals);
   result.set("order", order);
   result.set("gradients", lab::grading::packed(stage, stage.gradients()));

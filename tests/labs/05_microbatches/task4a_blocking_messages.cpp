@@ -32,6 +32,9 @@ std::vector<Wave> simple_waves() {
   Wave overflowed =
       draw_wave("GPipe, where every loss is infinite", blocking_gpipe({2, 2}), alike, 408);
   overflowed.overflows = true;
+  Wave part_of_a_step = draw_wave("a wave that is given fewer targets than it has",
+                                  blocking_gpipe({2, 5}), Microbatches::kShapes, 415);
+  part_of_a_step.total = 3;
   return {
       draw_wave("GPipe", blocking_gpipe({2, 2}), alike, 400),
       draw_wave("GPipe", blocking_gpipe({2, 5}), alike, 410),
@@ -53,7 +56,11 @@ std::vector<Wave> simple_waves() {
                 alike, 403),
       draw_wave("microbatches of several shapes, one without targets", blocking_gpipe({2, 3}),
                 Microbatches::kShapes, 407),
+      draw_wave("one microbatch of another shape after the other", one_at_a_time(300),
+                Microbatches::kShapes, 413),
+      draw_wave("hundreds of microbatches", blocking_gpipe({2, 300}), alike, 414),
       overflowed,
+      part_of_a_step,
   };
 }
 

@@ -35,6 +35,11 @@ std::vector<Weighing> wrong_weighings(const WaveRun& run) {
       {"divided by the targets of this wave: call loss with the total_targets that run_actions is "
        "given, those of all waves of the step",
        [=](const MicrobatchPart&) { return own > 0 ? 1 / own : 0.0; }},
+      {"loss was called with at least the microbatch's own number of targets: call it with the "
+       "total_targets that run_actions is given, whatever it is",
+       [=, total = run.wave.total](const MicrobatchPart& b) {
+         return 1 / std::max({total, b.targets, 1.0});
+       }},
       {"every microbatch is divided by its own targets, and the means are added up: call loss with "
        "the total_targets that run_actions is given",
        of_itself},

@@ -214,13 +214,16 @@ std::string totals_in_words(const WaveRun& run) {
                      fmt::join(totals, ", "), run.wave.total);
 }
 
+/// What travels of a microbatch.
+double bytes_of(const TokenBatch& batch, int64_t dim) {
+  return static_cast<double>(batch.batch * batch.length * dim) * sizeof(float);
+}
+
 /// The most bytes that a stage needs at one moment, generously: four tensors for every microbatch
 /// that still has an action to come, and as many for one that has just been finished.
 double enough_memory(const Wave& wave, const lab::ActionList& actions) {
   const auto bytes = [&](int k) {
-    const TokenBatch& batch = wave.microbatches()[static_cast<size_t>(k)];
-    return 4.0 * sizeof(float) *
-           static_cast<double>(batch.batch * batch.length * wave.training.model.dim);
+    return 4 * bytes_of(wave.microbatches()[static_cast<size_t>(k)], wave.training.model.dim);
   };
   std::map<int, size_t> last;  // action of a microbatch
   for (size_t i = 0; i < actions.size(); ++i) last[actions[i].microbatch] = i;
@@ -236,8 +239,26 @@ double enough_memory(const Wave& wave, const lab::ActionList& actions) {
   return most + largest;
 }
 
+/// Of a wave with a single microbatch in flight. The stage itself then needs as much at the end as
+/// in between, but for a few microbatches' worth; among hundreds, outputs that are kept stand out.
+std::string wrong_outputs(const Wave& wave, const Course& course, const Parcel& result) {
+  if (wave.schedule.microbatches < 200 ||
+      !std::ranges::is_sorted(course.actions, {}, &lab::Action::microbatch))
+    return "";
+  double all = 0;
+  for (const TokenBatch& batch : wave.microbatches())
+    all += bytes_of(batch, wave.training.model.dim);
+  if (result.number("outputs") < all / 2) return "";
+  return fmt::format(
+      "rank {} keeps the outputs of most of {} microbatches, of which one is in flight at a time: "
+      "drop an output (erase it from its map, for example) when its microbatch's last action is "
+      "done",
+      course.rank(), wave.schedule.microbatches);
+}
+
 /// Empty if nothing is wrong. A posted message may keep its tensor to the end.
-std::string wrong_memory(const Wave& wave, const Course& course, double held) {
+std::string wrong_memory(const Wave& wave, const Course& course, const Parcel& result) {
+  const double held = result.number("held");
   const double enough = enough_memory(wave, course.actions);
   if (held <= enough || std::ranges::any_of(course.actions, &lab::Action::posted)) return "";
   return fmt::format(
@@ -270,9 +291,10 @@ void judge_wave(const Wave& wave, int first_rank, const std::vector<Parcel>& res
   for (const Course& course : courses)
     if (std::string wrong = wrong_waits(course); !wrong.empty()) lab::grading::stop(wrong);
   for (const Course& course : courses) {
-    const double held = results[static_cast<size_t>(course.stage)].number("held");
-    if (std::string wrong = wrong_memory(wave, course, held); !wrong.empty())
-      lab::grading::stop(wrong);
+    const Parcel& result = results[static_cast<size_t>(course.stage)];
+    for (const std::string& wrong :
+         {wrong_memory(wave, course, result), wrong_outputs(wave, course, result)})
+      if (!wrong.empty()) lab::grading::stop(wrong);
   }
 }
 

@@ -77,6 +77,10 @@ std::vector<Mistake> mistakes(const Grid& g) {
   add("right for two pipelines only: there may be any number of them", [=](int r) {
     return Place{std::min(r / pp, 1), r < pp ? r : r - pp};
   });
+  add("right for pipelines 0 to 127 only: a pipeline is an int, not a number of 8 bits",
+      [=](int r) {
+        return Place{static_cast<int8_t>(r / pp), r % pp};
+      });
   add("divided as floats, which are rounded: divide integers", [=](int r) {
     const auto pipeline = static_cast<int>(static_cast<float>(r) * (1.0F / static_cast<float>(pp)));
     return Place{pipeline, r - pipeline * pp};
@@ -108,8 +112,9 @@ void judge(const Grid& g, const Numbers& got) {
 
 /// Other meshes in one process, one after the other, and the first one again.
 TEST(Task1, PlacesInAnyMesh) {
-  std::vector<Grid> grids = {{2, 3}, {3, 2}, {1, 4}, {4, 1}, {1, 1},   {7, 5},  {2, 2},
-                             {6, 1}, {1, 6}, {2, 4}, {4, 3}, {61, 47}, {4, 49}, {2, 3}};
+  std::vector<Grid> grids = {{2, 3},  {3, 2},   {1, 4},      {4, 1}, {1, 1}, {7, 5},
+                             {2, 2},  {6, 1},   {1, 6},      {2, 4}, {4, 3}, {61, 47},
+                             {4, 49}, {300, 2}, {35'000, 2}, {2, 3}};
   const int drawn = static_cast<int>(lab::grading::scenario_seed() % 7);
   grids.push_back({2 + drawn, 9 - drawn});
   std::vector<Call> calls;

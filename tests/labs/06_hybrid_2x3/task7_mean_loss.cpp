@@ -1,6 +1,8 @@
 // Task 7: the loss for the log.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -55,6 +57,15 @@ Expected expected_mean(const Case& c, size_t rank) {
 
 void judge(const Case& c, const std::vector<Parcel>& ranks) {
   const std::vector<Numbers> got = numbers_of(ranks, "mean");
+  if (!std::ranges::all_of(c.parts, [](double part) { return std::isfinite(part); })) {
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      if (std::isfinite(got[rank].at(0)))
+        stop(
+            fmt::format("{}: the mean loss: {:.3g}, although the part of a pipeline is infinite or "
+                        "not a number: the log must show that a run has diverged",
+                        c.grid.name(rank), got[rank][0]));
+    return;
+  }
   lab::grading::expect_on_every_rank(got, [&](size_t rank) { return expected_mean(c, rank); });
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (got[rank] != got[0])
@@ -93,6 +104,10 @@ void expect_mean_losses(const std::vector<Grid>& grids, uint64_t seed, JobOption
   }
   cases.push_back({grids[0], Numbers(static_cast<size_t>(grids[0].dp), 0.0)});
   for (int i = 0; i < 3; ++i) cases.push_back({grids[0], draw(grids[0].dp)});
+  for (const double diverged : {HUGE_VAL, std::nan("")}) {
+    cases.push_back({grids[0], draw(grids[0].dp)});
+    cases.back().parts.back() = diverged;
+  }
   std::vector<Call> calls;
   for (const Case& c : cases) {
     Call call{.scenario = "mean_loss",

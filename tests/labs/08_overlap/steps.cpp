@@ -181,6 +181,9 @@ std::vector<StepsCase> draw_steps(uint64_t seed) {
   cases.push_back(draw.plain("tens of thousands of targets", 3, 6, 3));
   cases.back().steps[0].targets = {5003, 70'001, 3};
 
+  cases.push_back(draw.plain("billions of targets", 3, 6, 3));
+  cases.back().steps[1].targets = {3e9, 5, 2e9};
+
   cases.push_back(draw.plain("two models, each with its Reducer, in turns", 4, 6, 2, 3));
   cases.back().two_models = true;
 

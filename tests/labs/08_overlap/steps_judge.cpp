@@ -223,6 +223,8 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += step.values[rank][i];
   Numbers unsent(c.ranks, 0.0);
   unsent[rank] = shares[rank];
+  double narrow = 0;  // the total of numbers of targets that were cut to 32 bits
+  for (const double targets : step.targets) narrow += static_cast<int32_t>(std::llround(targets));
   std::vector<Mistake> all{
       {combined(step, Numbers(c.ranks, 1.0)), "the means of the ranks are added up, not averaged"},
       {combined(step, Numbers(c.ranks, 1 / n)),
@@ -244,6 +246,8 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
        step.targets[rank] == 0
            ? "0 on a rank without targets: it gets the mean of all ranks like every other"
            : "this rank's part of the mean only: read before wait has returned, or never sent"},
+      {scaled(total / (narrow != 0 ? narrow : 1)),
+       "divided by a number of targets that was cut to 32 bits: targets are int64_t"},
       {sum, "added to what the gradients held, in place of it"},
       {reordered(c, right, false),
        "gradients do not lie in flat in the order of the bucket: ready fills it as finish reads "
