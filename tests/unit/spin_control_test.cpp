@@ -41,12 +41,13 @@ class ThreadsOfOneCore {
   std::vector<std::jthread> threads_;  // they end before the rest
 };
 
-/// Throws if it does not become true soon enough for any machine.
+/// Throws if it does not become true soon enough for any machine. In between this thread sleeps: so
+/// it does not wait for a core, however busy the machine is.
 void wait_until(const auto& condition) {
   const auto deadline = steady_clock::now() + 60s;
   while (!condition()) {
     require(steady_clock::now() < deadline, "waited for a minute");
-    std::this_thread::yield();
+    std::this_thread::sleep_for(50ms);
   }
 }
 
