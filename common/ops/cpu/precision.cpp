@@ -1,6 +1,8 @@
 #include "common/ops/precision.h"
 
 #include <dnnl.hpp>
+#include <fstream>
+#include <string>
 
 #include "common/error.h"
 
@@ -19,13 +21,20 @@ bool cpu_has(dnnl::cpu_isa isa) {
   return (has & needs) == needs;
 }
 
+bool is_made_by_intel() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string word; cpuinfo >> word;)
+    if (word == "GenuineIntel") return true;
+  return false;
+}
+
 }  // namespace
 
 bool cpu_has_bfloat16() { return cpu_has(dnnl::cpu_isa::avx512_core_bf16); }
 
 bool cpu_gains_by_bfloat16() {
   if (cpu_has(dnnl::cpu_isa::avx512_core_amx)) return true;
-  return cpu_has_bfloat16() && __builtin_cpu_is("intel") == 0;
+  return cpu_has_bfloat16() && !is_made_by_intel();
 }
 
 Precision precision(Device device) {
