@@ -288,7 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Bfloat16OfPrograms, IsRefusedWhereItWouldBeSlower) {
   std::stringstream cpuinfo;
   cpuinfo << std::ifstream("/proc/cpuinfo").rdbuf();
-  const auto says = [&](const char* word) { return cpuinfo.str().find(word) != std::string::npos; };
+  const auto says = [&](const char* word) { return contains(cpuinfo.str(), word); };
   const std::string refusal = error_of([] { choose_device("cpu", "bfloat16"); });
   set_precision(Device::kCpu, Precision::kFloat32);
   if (says("amx_bf16"))

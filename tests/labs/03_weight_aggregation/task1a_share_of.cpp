@@ -28,13 +28,7 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
   if (examples.size() == 1) return {};  // the sum is this rank's own number
   const double own = examples[self];
   const double total = sum(examples);
-  std::vector<Mistake> all;
-  if (own > 0 && own < 1e-12 * total)
-    all.push_back(
-        {{1 - (total - own) / total},
-         "1 minus the part of the other ranks: nearly all digits of a small share cancel; "
-         "divide this rank's examples by the sum"});
-  const std::vector<Mistake> others = {
+  std::vector<Mistake> all = {
       {{1},
        "the share is 1: divided by this rank's own examples. Were those of all ranks added up, on "
        "every rank (all_reduce)?"},
@@ -50,7 +44,11 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},
       {{std::floor(own / total)}, "the share is 0 below 1: a quotient of integers?"},
   };
-  all.insert(all.end(), others.begin(), others.end());
+  if (own > 0 && own < 1e-12 * total)
+    all.insert(all.begin(),
+               {{1 - (total - own) / total},
+                "1 minus the part of the other ranks: nearly all digits of a small share cancel; "
+                "divide this rank's examples by the sum"});
   all.push_back(
       {{own / std::ranges::max(examples)},
        "divided by the largest number of examples on any rank: all_reduce must add them up"});

@@ -62,14 +62,6 @@ std::vector<Message> those_with(const std::vector<Message>& all, bool recv, int 
   return some;
 }
 
-/// Of messages in one direction.
-std::string tags_in_words(const std::vector<Message>& messages) {
-  std::string words;
-  for (const Message& message : messages)
-    words += fmt::format("{}{}", words.empty() ? "" : " ", message.tag);
-  return words.empty() ? "none" : words;
-}
-
 std::string wrong_bytes(int rank, int peer, const Message& got, uint64_t right) {
   return fmt::format(
       "rank {} {} {} bytes {} rank {} with tag {}; an activation or gradient of that microbatch "
@@ -124,21 +116,15 @@ std::string wrong_messages(int rank, int first_rank, std::vector<Message> got,
         "rank {} {} {} {}, its actions have {}{}", rank, verb, counted(std::ssize(some), "message"),
         way, wanted.size(),
         some.size() < wanted.size() ? ": every action must be done, whatever the targets are" : "");
-  constexpr size_t kMostToList = 20;
-  if (const auto [one, right_one] =
-          std::ranges::mismatch(some, wanted, {}, &Message::tag, &Message::tag);
-      one != some.end() && wanted.size() > kMostToList) {
-    const auto tag = std::min(one->tag, right_one->tag);
+  const auto [one, right_one] =
+      std::ranges::mismatch(some, wanted, {}, &Message::tag, &Message::tag);
+  if (one != some.end()) {
+    const int tag = std::min(one->tag, right_one->tag);
     return fmt::format(
         "rank {} {} {} {} with the tag {}, it should be {}: the tag of a message is its microbatch",
         rank, verb, counted(std::ranges::count(some, tag, &Message::tag), "message"), way, tag,
         std::ranges::count(wanted, tag, &Message::tag));
   }
-  if (tags_in_words(some) != tags_in_words(wanted))
-    return fmt::format(
-        "rank {} {} {} with the tags {}; the microbatches are {}: the tag of a message is its "
-        "microbatch",
-        rank, verb, way, tags_in_words(some), tags_in_words(wanted));
   const auto bytes = std::ranges::mismatch(some, wanted);
   return wrong_bytes(rank, peer, *bytes.in1, bytes.in2->bytes);
 }
