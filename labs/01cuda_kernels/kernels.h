@@ -35,8 +35,8 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
                     float* inverse_rms, int64_t rows, int64_t channels);
 
 /// Task C2 · Softmax, cross-entropy and its gradient. Reads each row from memory at most twice;
-/// beyond that, each thread may read the target and its score. The threads share the work of a row
-/// as in C1, and other ways than the starter's launch are allowed again.
+/// beyond that, each thread may read the target and a few scores. The threads share the work of a
+/// row as in C1, and other ways than the starter's launch are allowed again.
 /// `logits` [rows, vocab]: the scores of a position; on return their gradient,
 ///     scale * (softmax(logits[n]) - onehot(targets[n])).
 /// `targets` [rows]: the token that came next, or -1 where nothing is predicted: loss 0, gradient

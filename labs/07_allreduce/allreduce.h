@@ -2,9 +2,9 @@
 //
 // The functions communicate only by send, recv, isend, irecv and batch_isend_irecv (make_hosts: by
 // split), and all of their messages are done when they return. The exception of a message that
-// fails leaves the function: a rank returns with the result or throws. They keep nothing between
-// calls, not even scratch. All ranks of `group` call them together, with equally many elements and
-// the same `op`. Messages may have any tag that both sides agree on.
+// fails leaves the function as it is: a rank returns with the result or throws. They keep nothing
+// between calls, not even scratch. All ranks of `group` call them together, with equally many
+// elements and the same `op`. Messages may have any tag that both sides agree on.
 //
 // n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory; E
 // may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the tensor's

@@ -5,9 +5,9 @@
 // differ by one, so a lab::Range says which tokens a rank has. All ranks call these functions
 // together, and take part in every message. In tasks 1 and 2, a function that sums over the ranks
 // does so by one all_reduce, posted or not, of the tensor that holds the result. A group of one
-// rank sends nothing. Functions keep nothing between calls, and several microbatches may be in
-// flight. What a function is not said to change, it only reads. Arguments are contiguous and do not
-// overlap.
+// rank sends nothing. Functions keep nothing but scratch between calls, and several microbatches may
+// be in flight. What a function is not said to change, it only reads. Arguments are contiguous and
+// do not overlap.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.

@@ -190,22 +190,26 @@ int simulate_ranks(const Scenarios& scenarios, const std::string& scenario,
   std::list<InScenario> in_scenario;
   for (size_t rank = 0; rank < results.size(); ++rank)
     in_scenario.emplace_back(rank_result_file(result, static_cast<int>(rank)));
-  const SimulationReport report =
-      simulate(options_from(options, static_cast<int>(arguments.size())), [&](ProcessGroup& world) {
-        const auto rank = static_cast<size_t>(world.rank());
-        use_copy(world.rank());
-        try {
-          results[rank] = with_outcome(
-              scenario == kCalls ? run_group_calls(scenarios, arguments[rank],
-                                                   rank_result_file(result, world.rank()), world)
-                                 : scenarios.group.at(scenario)(arguments[rank], world),
-              kReturnedOutcome, "");
-        } catch (const NotImplemented& error) {
-          results[rank] = with_outcome(returned_before(rank_result_file(result, world.rank())),
-                                       kNotImplementedOutcome, error.what());
-          throw;  // for the others it is gone
-        }
-      });
+  const SimulationOptions simulation = options_from(options, static_cast<int>(arguments.size()));
+  const SimulationReport report = simulate(simulation, [&](ProcessGroup& world) {
+    const auto rank = static_cast<size_t>(world.rank());
+    use_copy(world.rank());
+    try {
+      results[rank] = with_outcome(
+          scenario == kCalls ? run_group_calls(scenarios, arguments[rank],
+                                               rank_result_file(result, world.rank()), world)
+                             : scenarios.group.at(scenario)(arguments[rank], world),
+          kReturnedOutcome, "");
+    } catch (const NotImplemented& error) {
+      results[rank] = with_outcome(returned_before(rank_result_file(result, world.rank())),
+                                   kNotImplementedOutcome, error.what());
+      throw;  // for the others it is gone
+    } catch (const BrokenOff& error) {
+      if (simulation.death && simulation.death->breaks_off)
+        results[rank] = with_outcome({}, kBrokenOffOutcome, error.what());
+      throw;
+    }
+  });
 
   in_scenario.clear();
   for (size_t rank = 0; rank < results.size(); ++rank) {

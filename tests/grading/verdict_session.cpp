@@ -160,17 +160,17 @@ void note(const std::string& message) { notes_of_this_test().insert(message); }
 void break_off(const std::string& message) { end_test(kHarness, message); }
 
 std::string why_stopped(const std::function<void()>& judge) {
-  trying = true;
+  const bool before = std::exchange(trying, true);
   std::string message;
   try {
     judge();
   } catch (const Stopped& stopped) {
     message = stopped.message;
   } catch (...) {
-    trying = false;
+    trying = before;
     throw;
   }
-  trying = false;
+  trying = before;
   return message;
 }
 

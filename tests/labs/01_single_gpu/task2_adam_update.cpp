@@ -151,6 +151,7 @@ TEST(Task2, EveryStateStepAndConfiguration) {
   const lab::AdamConfig slow{.beta1 = 0.95F, .beta2 = 0.99999F};
   const lab::AdamConfig slowest{.beta1 = 0.9F, .beta2 = 0.999999F};
   const lab::AdamConfig no_memory{.beta1 = 0, .beta2 = 0, .epsilon = 1e-5F};
+  const lab::AdamConfig tiny{.epsilon = 1e-16F};  // smaller than the smallest gradients
   expect_updates({{.size = 203, .step = 7, .config = usual, .block = 7},
                   {.size = 203, .step = 7, .config = quick, .learning_rate = 0.003F},
                   {.size = 203, .step = 7, .config = quick, .learning_rate = 0.003F, .block = 50},
@@ -167,6 +168,7 @@ TEST(Task2, EveryStateStepAndConfiguration) {
                   {.size = 21, .step = 5, .config = slowest},
                   {.size = 18, .step = 10'000, .config = slow},
                   {.size = 23, .step = 3, .config = no_memory},
+                  {.size = 34, .step = 4, .config = tiny},
                   {.size = 29, .step = 123'456, .config = slowest},
                   {.size = 31, .step = 20'000'000, .config = slowest},
                   {.size = 31, .step = 3'000'000'007, .config = usual},

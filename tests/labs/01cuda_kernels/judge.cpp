@@ -139,8 +139,10 @@ void expect_numbers(Numbers got, const Expected& expected, const Options& option
       got[i] = expected.values[i];
   }
   if (options.block_step > 1 && last + 1000 < got.size())
-    stop(fmt::format("{}: none was written after number {} of {}: is the grid large enough?",
-                     expected.what, last, got.size()));
+    stop(
+        fmt::format("{}: none was written after number {} of {}: is the grid large enough? If a "
+                    "block has several rows, does one of them end its loop?",
+                    expected.what, last, got.size()));
   const std::string message = difference(got, expected);
   if (message.empty()) return;
   if (const auto first = std::ranges::find(got, double{kUntouched}); first != got.end()) {

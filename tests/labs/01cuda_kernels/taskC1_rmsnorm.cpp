@@ -47,6 +47,9 @@ const std::pair<const char*, Factor> kWrongFactors[] = {
     {"epsilon times the number of columns is too large for a float: divide the sum of the squares "
      "instead",
      [](double s, double n, double e) { return n * e > 3.4e38 ? 0 : right_factor(s, n, e); }},
+    {"on the way to the sum of the squares a number was larger than the sum and too large for a "
+     "float: add each square only once",
+     [](double s, double n, double e) { return 32 * s > 3.4e38 ? 0 : right_factor(s, n, e); }},
     {"the sum of the squares was not divided by the number of columns: it is the root of their "
      "mean",
      [](double s, double, double e) { return 1 / std::sqrt(s + e); }},
@@ -186,7 +189,10 @@ TEST(TaskC1, LargeNumbers) {
   Rows small_weights = draw_rows(3, 100, 1e-5, 0);
   small_weights.x = rows.x;
   for (float& weight : small_weights.weight.values()) weight *= 1e-26F;
-  judge({rows, small_weights});
+  // The sum of the squares is 2.9e38, and a float at most 3.4e38.
+  const Rows largest = draw_rows(3, 100, 1e-5, 0);
+  for (float& x : largest.x.values()) x = std::copysign(1.7e18F, x);
+  judge({rows, small_weights, largest});
 }
 
 TEST(TaskC1, LargeEpsilon) {

@@ -52,6 +52,7 @@ std::vector<Case> draw_cases(const std::vector<std::string>& functions, int rank
     add(draw(0, ranks - 1), ReduceOp::kSum);
     add(draw(1, 20) * ranks + draw(1, std::max(1, ranks - 1)), ReduceOp::kMin);
     add(1, ReduceOp::kMax);
+    add(1, ReduceOp::kSum);
     add(draw(10, 400), ReduceOp::kMax);
     add(0, ReduceOp::kSum);
     add(unkind_to_doubles(ranks), ReduceOp::kSum);
@@ -201,9 +202,16 @@ void expect_errors_to_leave(const Case& c, int ranks, const std::set<std::string
     for (int operation = 1; died; ++operation) {
       ending.job.simulation.death = {.rank = dead, .operation = operation, .breaks_off = true};
       const std::vector<RankResult> results = run_ranks_patiently(ending.job);
-      expect_sums(
-          fmt::format("the test ends rank {} in the call, at its operation {}", dead, operation),
-          results, ending.sum);
+      const std::string what =
+          fmt::format("the test ends rank {} in the call, at its operation {}", dead, operation);
+      expect_sums(what, results, ending.sum);
+      for (const RankResult& rank : results)
+        if (rank.rank != dead && rank.outcome == Outcome::kError)
+          stop(fmt::format(
+              "{}, and rank {} throws another exception than that of its message, which must leave "
+              "your function as it is: programs tell by its type, lab::BrokenOff, that the cause "
+              "is elsewhere\n{}",
+              what, rank.rank, rank.message));
       const RankResult& end = results[static_cast<size_t>(dead)];
       died = end.message.find("killed at operation") != std::string::npos;
     }

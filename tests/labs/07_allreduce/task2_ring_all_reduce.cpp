@@ -40,7 +40,8 @@ TEST(Task2, LongChunks) {
   const lab::grading::JobOptions simulated{.network = lab::grading::Network::kSimulated};
   expect_cases(each(3 * (2 * kSegment + 2) + 1), 3, simulated);
   expect_cases(each(2 * kSegment + 5, false, lab::ReduceOp::kMin), 2, simulated);
-  expect_cases(each(2 * kSegment), 2, simulated);      // just not cut
+  expect_cases(each(2 * kSegment), 2, simulated);  // just not cut
+  expect_cases(each(3 * kSegment), 3, simulated);
   expect_cases(each(2 * kSegment + 1), 2, simulated);  // only one of the chunks may be cut
 }
 

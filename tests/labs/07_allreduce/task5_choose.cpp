@@ -74,6 +74,10 @@ std::string mistake_in_doubling(const Question& q, double got) {
     return "with one message of folding, where there are two: to the guests' hosts, and back";
   if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
     return "as if there were log2(n) doublings, where there are log2(p)";
+  for (const int steps : {-1, 1})
+    if (equal(got, on(p) + fold + steps * on(2)))
+      return fmt::format("with a doubling too {}: there are log2(p) = {}, and p is {}",
+                         steps < 0 ? "few" : "many", std::bit_width(n) - 1, p);
   if (equal(got, on(p) + fold - addition))
     return "without the addition of the guests' numbers, those of ranks p and above";
   if (equal(got, on(p) + fold + addition))
@@ -252,7 +256,7 @@ constexpr lab::LinkCost kSlow{.alpha = 40e-6, .beta = 9e-9};
 TEST(Task5, OneHost) {
   std::vector<Question> questions;
   // First those by which most mistakes can be told apart.
-  for (const int ranks : {6, 4, 3, 1, 2, 7, 8, 16, 33, 64, 1000, 4096})
+  for (const int ranks : {6, 4, 3, 1, 2, 7, 8, 16, 33, 64, 1000, 4096, (1 << 24) - 1})
     for (const int64_t elements :
          {int64_t{1000}, int64_t{0}, int64_t{1}, (int64_t{1} << 24) + 1, (int64_t{1} << 33) + 1})
       questions.push_back({ranks, elements, {.inside = kFast, .between = kSlow, .gamma = 1e-10}});

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
+#include "common/tensor/memory_account.h"
 #include "common/todo.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"
@@ -148,8 +150,10 @@ void update(Sharded& sharded, float learning_rate) {
   if (is_given("2")) return given_2::update(sharded, learning_rate);
   std::vector<const float*> places;
   for (const Part& part : sharded.parts) places.push_back(place_of(part.values));
+  const auto memory = std::make_shared<lab::MemoryAccount>();
   with_name("update", [&] {
     try {
+      const lab::CountMemory counting(memory);
       own (&update)(sharded, learning_rate);
     } catch (const lab::BrokenOff&) {
       throw;
@@ -162,6 +166,10 @@ void update(Sharded& sharded, float learning_rate) {
       throw;
     }
   });
+  lab::require(sharded.stage == 3 || memory->peak(lab::MemoryKind::kScratch) == 0,
+               "update makes a tensor of {} bytes and needs none: only this rank's shards are "
+               "updated, and all_gather takes them where they are, in place",
+               memory->peak(lab::MemoryKind::kScratch));
   for (size_t p = 0; p < sharded.parts.size(); ++p)
     lab::require(place_of(sharded.parts[p].values) == places[p],
                  "update puts another tensor into `values` of {}: the model and own_values still "

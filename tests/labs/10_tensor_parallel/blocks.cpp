@@ -222,7 +222,8 @@ std::vector<BlockCase> draw_cases(int64_t n, uint64_t seed) {
 
 }  // namespace
 
-void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOptions options) {
+void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOptions options,
+                  size_t groups) {
   options.given = {"1", "2"};
   const std::vector<BlockCase> cases =
       draw_cases(ranks, seed + 100'000 * lab::grading::scenario_seed());
@@ -248,7 +249,7 @@ void expect_block(Block block, int ranks, uint64_t seed, lab::grading::JobOption
          .name = fmt::format("{}; {} heads, {} of keys, hidden {}, [{}, {}]", c.name, c.model.heads,
                              c.model.kv_heads, c.model.hidden_dim, c.batch, c.length)});
   }
-  judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& results) {
+  judge_in_groups(calls, groups, options, [&](size_t k, const std::vector<Parcel>& results) {
     const Judge judge(cases[k], block, results);
     judge.forward();
     judge.backward();

@@ -12,6 +12,8 @@ namespace lab10 {
 
 /// In the step before the one that counts, a linear layer's weights are so many times as large.
 inline constexpr float kWeightsBefore = -3.0F;
+/// So many times as large are the numbers in weight.rounded, which nobody should read.
+inline constexpr float kRounded = 5.0F;
 
 int int_of(const lab::grading::Parcel& input, const std::string& entry);
 lab::LlamaConfig config_of(const lab::grading::Parcel& input);

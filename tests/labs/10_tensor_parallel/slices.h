@@ -12,6 +12,7 @@
 #include "common/model/slice.h"
 #include "tests/grading/training_case.h"
 #include "tests/grading/verdict.h"
+#include "tests/grading/verdict_session.h"
 
 namespace lab10 {
 
@@ -98,6 +99,38 @@ inline void expect_all_reduces(const std::string& function, const Parcel& sent, 
                                int64_t numbers) {
   if (const std::string wrong = wrong_messages(function, sent, count, numbers); !wrong.empty())
     stop(wrong);
+}
+
+/// Makes the calls in several groups of ranks at once, as in a mesh with several stages; a call's
+/// inputs are those of one group. Judges each group.
+inline void judge_in_groups(std::vector<lab::grading::Call> calls, size_t groups,
+                            const lab::grading::JobOptions& options,
+                            const lab::grading::JudgeCall& judge) {
+  if (groups == 1) return judge_calls(calls, options, judge);
+  for (lab::grading::Call& call : calls) {
+    const std::vector<Parcel> inputs = std::move(call.inputs);
+    call.inputs.clear();
+    for (size_t r = 0; r < groups * inputs.size(); ++r) {
+      call.inputs.push_back(inputs[r % inputs.size()]);
+      call.inputs.back().set("group", static_cast<double>(r / inputs.size()));
+    }
+    call.name += fmt::format("; in {} groups of {} ranks", groups, inputs.size());
+  }
+  judge_calls(calls, options, [&](size_t k, const std::vector<Parcel>& ranks) {
+    const auto count = static_cast<std::ptrdiff_t>(ranks.size() / groups);
+    for (auto first = ranks.begin(); first != ranks.end(); first += count) {
+      const std::string wrong = lab::grading::why_stopped([&] {
+        judge(k, {first, first + count});
+      });
+      if (!wrong.empty())
+        stop(fmt::format("{}{}",
+                         first == ranks.begin()
+                             ? ""
+                             : "right in the group of the world's first ranks, wrong in another "
+                               "one: a rank's number is ranks.rank(), not that in the world\n",
+                         wrong));
+    }
+  });
 }
 
 /// The first text that is not empty.

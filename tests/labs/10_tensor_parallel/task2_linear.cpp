@@ -1,6 +1,8 @@
 // Task 2: linear layers whose output, or whose input, is divided.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/labs/10_tensor_parallel/rank_scenarios.h"
 #include "tests/labs/10_tensor_parallel/slices.h"
 
@@ -42,7 +44,8 @@ struct Case {
   int64_t in = 4;
   int64_t out = 6;
   double leftover = 0;
-  bool zeros = false;  // the last rank's slice of what is divided holds zeros
+  bool zeros = false;   // the last rank's slice of what is divided holds zeros
+  double before = 777;  // what y and dx hold
   uint64_t seed = 1;
 
   std::string name() const {
@@ -90,6 +93,9 @@ Numbers summed_weight_gradient(const Case& c, const Whole& whole, size_t ranks) 
   return sum;
 }
 
+constexpr char kTakesRounded[] =
+    " multiplies by weight.rounded, which is for GPUs: the weights are in weight.value";
+
 void judge(const Case& c, const std::vector<Parcel>& ranks) {
   const size_t n = ranks.size();
   const Whole whole(c, n);
@@ -127,12 +133,17 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
           const Mistake of_before{
               plus(Numbers(y_own.size(), 0.0), c.column ? y_own : y_sum, kWeightsBefore),
               forward + ": " + kKeptWeights};
+          const Mistake of_rounded{
+              plus(Numbers(y_own.size(), 0.0), c.column ? y_own : y_sum, kRounded),
+              forward + kTakesRounded};
           if (c.column)
             return {of_before,
-                    {plus(Numbers(y_own.size(), 777.0), y_own),
+                    of_rounded,
+                    {plus(Numbers(y_own.size(), c.before), y_own),
                      forward + " adds to what y held; it must overwrite y"}};
-          Numbers all_left(y_sum.size(), times * 777.0);
+          Numbers all_left(y_sum.size(), times * c.before);
           return {of_before,
+                  of_rounded,
                   {y_own, forward + ": only this rank's summand: y is the sum over all "
                                     "ranks (sum_over_ranks)"},
                   {plus(all_left, y_sum), forward + " adds to what y held; it must overwrite y"}};
@@ -142,12 +153,14 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
     expect_tensor(
         what(backward, "dx"), ranks[r].tensor("dx"), c.column ? dx_sum : dx_own,
         [&]() -> std::vector<Mistake> {
-          const double left = c.column ? times * 777.0 : 777.0;  // added before the sum
+          const double left = c.column ? times * c.before : c.before;  // added before the sum
           std::vector<Mistake> all{
               {plus(Numbers(dx_own.size(), left), c.column ? dx_sum : dx_own),
                backward + " adds to what dx held; it must overwrite dx"},
               {plus(Numbers(dx_own.size(), 0.0), c.column ? dx_sum : dx_own, kWeightsBefore),
-               backward + ": " + kKeptWeights}};
+               backward + ": " + kKeptWeights},
+              {plus(Numbers(dx_own.size(), 0.0), c.column ? dx_sum : dx_own, kRounded),
+               backward + kTakesRounded}};
           if (c.column) {
             all.push_back({dx_own, backward + ": dx is only what has passed through this rank's "
                                               "slice: the gradient of a copy is the sum over the "
@@ -188,7 +201,7 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
   }
 }
 
-void expect_linear(size_t n, uint64_t seed, JobOptions options) {
+void expect_linear(size_t n, uint64_t seed, JobOptions options, size_t groups = 1) {
   options.given = {"1"};
   const uint64_t drawn = seed + 1000 * lab::grading::scenario_seed();
   const auto width = static_cast<int64_t>(n);
@@ -199,6 +212,11 @@ void expect_linear(size_t n, uint64_t seed, JobOptions options) {
     cases.push_back({column, 7, 5 * width, 2 * width, -1.25});
     cases.push_back({column, 3, 2 * width, 3 * width, 0});  // the same shapes, other numbers
     cases.push_back({column, 3, 2 * width, 3 * width, 0, true});
+    cases.push_back({.column = column,
+                     .n = 2,
+                     .in = 3 * width,
+                     .out = width,
+                     .before = std::numeric_limits<double>::quiet_NaN()});
     cases.push_back({column, 131, width, 2 * width, 0});  // what is done in blocks leaves a rest
     cases.push_back({column, 301, column ? 240 : width, column ? width : 240, 0});  // 289 kB
     // Vocabularies need not be divisible.
@@ -218,14 +236,16 @@ void expect_linear(size_t n, uint64_t seed, JobOptions options) {
       const Tensor leftover = Tensor::empty(whole.weights[r].shape());
       leftover.fill(static_cast<float>(c.leftover));
       input.set("leftover", leftover);
+      input.set("before", c.before);
     }
     calls.push_back(call);
   }
-  judge_calls(calls, options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
+  judge_in_groups(calls, groups, options,
+                  [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
 }
 
 TEST(Task2, TwoRanksLateMessages) { expect_linear(2, 21, late_messages(21)); }
+TEST(Task2, GroupsOfTwoRanks) { expect_linear(2, 25, late_messages(25), 2); }
 TEST(Task2, SixRanks) { expect_linear(6, 24, late_messages(24)); }
 TEST(Task2, OneRankIsAnOrdinaryLayer) { expect_linear(1, 23, late_messages(23)); }
 TEST(Task2, ThreeRanksOverGloo) { expect_linear(3, 22, {}); }

@@ -198,7 +198,8 @@ void judge_embed(const EmbedCase& c, const std::vector<Parcel>& ranks) {
   }
 }
 
-void expect_cases(std::vector<EmbedCase> cases, size_t n, uint64_t seed, JobOptions options) {
+void expect_cases(std::vector<EmbedCase> cases, size_t n, uint64_t seed, JobOptions options,
+                  size_t groups = 1) {
   options.given = {"1"};
   std::vector<Call> calls;
   for (EmbedCase& c : cases) {
@@ -214,11 +215,12 @@ void expect_cases(std::vector<EmbedCase> cases, size_t n, uint64_t seed, JobOpti
     input.set("others", lab::TokenBatch{1, static_cast<int64_t>(c.others.size()), c.others});
     calls.push_back({.scenario = "embed", .inputs = std::vector<Parcel>(n, input), .name = c.name});
   }
-  judge_calls(calls, options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge_embed(cases[k], ranks); });
+  judge_in_groups(calls, groups, options, [&](size_t k, const std::vector<Parcel>& ranks) {
+    judge_embed(cases[k], ranks);
+  });
 }
 
-void expect_embed(size_t n, uint64_t seed, const JobOptions& options) {
+void expect_embed(size_t n, uint64_t seed, const JobOptions& options, size_t groups = 1) {
   std::mt19937_64 random(seed + 1000 * lab::grading::scenario_seed());
   const auto tokens = [&](size_t count, int64_t vocab) {
     std::vector<int32_t> all;
@@ -242,10 +244,11 @@ void expect_embed(size_t n, uint64_t seed, const JobOptions& options) {
   cases[3].tokens.push_back(static_cast<int32_t>(cases[3].vocab - 1));
   for (EmbedCase& c : cases) c.others = tokens(c.tokens.size(), c.vocab);
   cases[0].others.clear();
-  expect_cases(cases, n, seed, options);
+  expect_cases(cases, n, seed, options, groups);
 }
 
 TEST(Task5, EmbeddingOnThreeRanks) { expect_embed(3, 51, late_messages(51)); }
+TEST(Task5, EmbeddingInGroupsOfTwo) { expect_embed(2, 59, late_messages(59), 2); }
 
 /// A rank has several threads: additions to the same row must not get lost.
 TEST(Task5, EmbeddingOfFewTokensByThreads) {

@@ -180,7 +180,7 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
   lab::grading::expect_same_bits(losses, "the loss");
 }
 
-void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
+void expect_loss(size_t n, uint64_t seed, const JobOptions& options, size_t groups = 1) {
   const uint64_t drawn = seed + 1000 * lab::grading::scenario_seed();
   const auto width = static_cast<int64_t>(n);
   const auto batch = [&](const std::vector<int64_t>& lengths, int64_t length, int64_t vocab,
@@ -239,6 +239,14 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
        .vocab = 2 * width,
        .batch = batch({4, 5}, 5, 2 * width, 16),
        .other_targets = 5'000'000'000},
+      {.name = "a total that is less than the targets",
+       .vocab = 2 * width,
+       .batch = batch({4, 5}, 5, 2 * width, 17),
+       .other_targets = -4},
+      {.name = "a total of 1, for a plain sum",
+       .vocab = 2 * width,
+       .batch = batch({3, 5}, 5, 2 * width, 18),
+       .other_targets = -5},
       {.name = "one token a rank", .vocab = width, .batch = batch({5, 3}, 5, width, 10)},
       {.name = "all targets on one rank",
        .vocab = 2 * width,
@@ -271,11 +279,12 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options) {
     input.set("targets", static_cast<double>(c.targets()));
     calls.push_back({.scenario = "loss", .inputs = std::vector<Parcel>(n, input), .name = c.name});
   }
-  judge_calls(calls, options,
-              [&](size_t k, const std::vector<Parcel>& ranks) { judge_loss(cases[k], ranks); });
+  judge_in_groups(calls, groups, options,
+                  [&](size_t k, const std::vector<Parcel>& ranks) { judge_loss(cases[k], ranks); });
 }
 
 TEST(Task5, LossOnTwoRanks) { expect_loss(2, 53, late_messages(53)); }
+TEST(Task5, LossInGroupsOfTwo) { expect_loss(2, 58, late_messages(58), 2); }
 TEST(Task5, LossOnSixRanks) { expect_loss(6, 56, late_messages(56)); }
 TEST(Task5, LossOnOneRankIsLab01s) { expect_loss(1, 55, late_messages(55)); }
 TEST(Task5, LossOnThreeRanksOverGloo) { expect_loss(3, 54, {}); }

@@ -151,6 +151,9 @@ TEST(Task6, MeshesOfSix) {
   expect_meshes(6, {{1, 1, 6}, {2, 3, 1}, {1, 3, 2}, {3, 1, 2}, {2, 1, 2}, {1, 1, 3}, {2, 3, 1}},
                 late_messages(62));
 }
+TEST(Task6, MeshesOfTwentyFour) {
+  expect_meshes(24, {{2, 6, 2}, {6, 2, 2}, {2, 2, 6}, {12, 1, 2}}, late_messages(71));
+}
 TEST(Task6, ASingleRank) { expect_meshes(1, {{1, 1, 1}, {1, 1, 2}}, late_messages(63)); }
 TEST(Task6, MeshesOfEight) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, late_messages(68)); }
 TEST(Task6, MeshesThatLeaveARankOver) {
