@@ -82,10 +82,10 @@ using lab::LossFunction;
 /// The weights after it are those of one process that holds the whole model and takes the same
 /// step: forward, loss, backward, clipping, update. Gradients left over from before do not matter.
 /// `batch`: the same shape on every rank. The first stage reads its tokens, the last one its
-///     targets, the others neither.
+///     targets. The others read neither.
 /// `loss`: called once, on the last stage only, with batch.target_count() as `total_targets`. It is
-///     called, and the weights are updated, even if the batch has no target (you may pass 1 instead
-///     of 0). On the other stages, backward gets an undefined tensor.
+///     called, and the weights are updated, even if the batch has no target; 0 is a valid total
+///     (you may pass 1 instead). On the other stages, backward gets an undefined tensor.
 /// `max_gradient_norm`: if it is positive (it may be infinite), all ranks call clip_gradients with
 ///     it, once. If it is 0, do not clip, and send nothing for it. It is never negative.
 /// Returns the loss on the last stage, 0 on the others. Only the messages of forward, backward and

@@ -64,7 +64,8 @@ using lab::LossFunction;
 /// done when the next action begins, as with `send`. A recv that is not posted begins in its place
 /// and is done when the pass that reads it begins, at the latest; the simplest way is `recv`.
 /// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
-///     next. The first stage reads their tokens, the last one their targets, the others neither.
+///     next. The first stage reads their tokens, the last one their targets. The others read
+///     neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even
 ///     without any target; with `total_targets`, which may be 0 (you may pass 1 instead).
 /// The messages are those of the list, and no others. When the last action of a microbatch is done,

@@ -85,7 +85,7 @@ using lab::LossFunction;
 /// `microbatches`: this pipeline's, as many as every other pipeline's: w * m for w waves, at least
 ///     one; lab05::run_actions runs each wave on the next m. Throws lab::Error, before anything
 ///     else happens, if they are not whole waves or there are none. As in lab 05 the first stage
-///     reads their tokens, the last one their targets, the others neither.
+///     reads their tokens, the last one their targets. The others read neither.
 /// `loss`: as in lab 05; called on last stages only, also for microbatches without targets. It
 ///     divides by the number it is given: all targets of the step (or 1, if there are none; then
 ///     gradients and losses are 0).

@@ -6,7 +6,8 @@
 // 3 (FSDP) nothing. The model consists of parts: the embedding, each layer, norm with head
 // (LlamaStage::part_count). Every part is cut into equal shards, one for each rank. All ranks call
 // these functions together, except for `padded`, `owned` and `pieces_of`, and take part in every
-// message of theirs. No function keeps anything between calls except what is in Sharded.
+// message of theirs. No function keeps anything between calls except what is in Sharded, and none
+// makes a copy of a tensor unless its contract allows it.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +76,8 @@ void reduce_gradient(Sharded& sharded, size_t part);
 
 /// Task 2 · Every rank updates its shards: one step of each part's optimizer, with own_values and
 /// own_gradient. In stages 1 and 2 all ranks also get the new weights of all parts, by one
-/// all_gather for each part, in place (also if there is only one rank); it may follow the step of
-/// its part, or the last step. In stage 3 nothing is sent.
+/// all_gather for each part, in place (also if there is only one rank): right after the step of
+/// that part, or after the steps of all parts. In stage 3 nothing is sent.
 void update(Sharded& sharded, float learning_rate);
 
 /// Task 3 · Stages 2 and 3, before the backward pass of a part: makes `gradient`, padded and 0, and
@@ -94,8 +95,8 @@ void close_gradient(Sharded& sharded, size_t part);
 /// posts the all_gather into it with all_gather_async, and keeps the Work in `gathering`. Then does
 /// the same for `use.next`, if there is one. Then waits for `use.part` only, whose `gathering` is
 /// empty afterwards. So at most one part is gathered ahead. Every part that is opened is closed
-/// before it is opened again: even the last one of a forward pass, with which the backward pass
-/// begins.
+/// before it is opened again. So the last part of a forward pass, with which the backward pass
+/// begins, is gathered twice.
 void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use);
 /// Task 4 · ... and after it: the model releases the part, and `values` is undefined again.
 void close_values(Sharded& sharded, size_t part);
@@ -114,13 +115,13 @@ using lab::LossFunction;
 /// Task 6 · One optimizer step of all ranks together: lab 02's, in shards.
 ///
 /// The first message brings the exact number of targets of all ranks, in at most two numbers; with
-/// one rank there is none. The loss is given that number as `total_targets`; then gradients are
-/// parts of the mean over all targets, and their sum over ranks and microbatches is the mean.
+/// one rank it may be left out. The loss is given that number as `total_targets`; then gradients
+/// are parts of the mean over all targets, and their sum over ranks and microbatches is the mean.
 /// The backward pass of a microbatch comes before the forward pass of the next one. The caller has
 /// called `attach`, so the passes call your functions of tasks 3 and 4. Stage 1 reduces each part's
-/// gradient once, after the last backward pass (or without any, if there are no microbatches), from
-/// the first part to the last. Then come clipping, if `max_norm` is positive (0: none), and the
-/// update. Gradients that are left over from the step before do not count, with or without
+/// gradient once, after the last backward pass (even if there is none, for lack of microbatches),
+/// from the first part to the last. Then come clipping, if `max_norm` is positive (0: none), and
+/// the update. Gradients that are left over from the step before do not count, with or without
 /// microbatches: before the first pass train_step sets own_gradient to 0, and in stage 1 all of
 /// `gradient`.
 ///

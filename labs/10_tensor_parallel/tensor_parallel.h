@@ -4,10 +4,10 @@
 // slice of every matrix: rank r of n has block r of n equal ones. Blocks of the vocabulary may
 // differ by one, so a lab::Range says which tokens a rank has. All ranks call these functions
 // together, and take part in every message. In tasks 1 and 2, a function that sums over the ranks
-// does so by one all_reduce, posted or not, of the tensor that holds the result. A group of one
-// rank sends nothing. Functions keep nothing but scratch between calls, and several microbatches may
-// be in flight. What a function is not said to change, it only reads. Arguments are contiguous and
-// do not overlap.
+// does so by one all_reduce or all_reduce_async of the tensor that holds the result. A group of one
+// rank sends nothing. Functions keep nothing but scratch between calls, and several microbatches
+// may be in flight. What a function is not said to change, it only reads. Arguments are contiguous
+// and do not overlap.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -155,13 +155,13 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 
 /// Task 6 · Clips the gradient of the whole model, which the ranks of `model` hold together.
 ///
-/// Its norm counts every weight once (a head is tied only on a stage that is the whole model).
-/// Matrices are divided; norms (tensors of one dimension) are on every rank of a stage, with the
-/// same gradient. `stage.slice()` says which slice this rank holds. If the norm exceeds `max_norm`,
-/// all gradients of this rank are scaled by max_norm / norm. `max_norm` is positive, and may be
-/// infinite; you need not check that. Returns the norm before, the same bits on every rank,
-/// accurate to 1e-6 of it. If it is not finite, the gradients may hold anything afterwards. One
-/// lab::sum_over (common/comm/agreement.h), whether it clips or not.
+/// Its norm counts every weight once. (A tied head is no weight of its own: it is the embedding, on
+/// the same stage.) Matrices are divided; norms (tensors of one dimension) are on every rank of a
+/// stage, with the same gradient. `stage.slice()` says which slice this rank holds. If the norm
+/// exceeds `max_norm`, all gradients of this rank are scaled by max_norm / norm. `max_norm` is
+/// positive, and may be infinite; you need not check that. Returns the norm before, the same bits
+/// on every rank, accurate to 1e-6 of it. If it is not finite, the gradients may hold anything
+/// afterwards. One lab::sum_over (common/comm/agreement.h), whether it clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10

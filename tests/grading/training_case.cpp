@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "tests/grading/training_oracle.h"
 
@@ -58,6 +59,8 @@ TokenBatch draw_batch(Draw& draw, const LlamaConfig& model, Rows rows, int64_t b
     lengths.push_back(rows == Rows::kFull      ? length
                       : rows == Rows::kUnequal ? draw.between(b == 0 ? 2 : 0, length)
                                                : 1);  // a single token predicts nothing
+  // That a batch begins with padding does not mean that it has no targets.
+  if (batch > 1 && lengths.back() == 0) std::swap(lengths.front(), lengths.back());
   return draw_tokens(lengths, length, model.vocab_size, draw.seed());
 }
 

@@ -38,12 +38,10 @@ void expect_form(const Pipeline& pipeline, const Parcel& result, size_t stage, s
   const lab::Shape& shape = result.tensor(entry).shape();
   const bool as_many = right[0] * right[1] * right[2] == result.tensor(entry).numel();
   if (shape != right)
-    stop(
-        fmt::format("rank {}: forward returns a tensor of {} dimensions and {} numbers: it should "
-                    "be the {} [{}, {}, {}]{}",
-                    stage, shape.size(), result.tensor(entry).numel(),
-                    last ? "logits" : "hidden states", right[0], right[1], right[2],
-                    as_many ? "; as many numbers, but of the shape of an earlier batch?" : ""));
+    stop(fmt::format(
+        "rank {}: forward returns a tensor {}: it should be the {} {}{}", stage,
+        lab::to_string(shape), last ? "logits" : "hidden states", lab::to_string(right),
+        as_many && pass > 0 ? "; as many numbers, but of the shape of an earlier batch?" : ""));
   if (result.number(fmt::format("in_flight.{}", pass)) == 0)
     stop(
         fmt::format("rank {}: the stage keeps no activations after forward: its backward pass "

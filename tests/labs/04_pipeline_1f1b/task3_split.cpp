@@ -146,7 +146,7 @@ std::string problem(const SplitCase& c, const std::vector<StageSpan>& spans) {
   if (is_best(counts, c)) return "";
   const Counts best = best_split(c);
   return fmt::format(
-      "{}\nlayers per stage: {}; the slowest stage costs {:g} layers. With {} it is {:g}",
+      "{}\nlayers per stage: {}; the slowest stage costs {:.10g} layers. With {} it is {:.10g}",
       why_slow(c, counts), fmt::join(counts, ", "), cost_of(counts, c.head_cost),
       fmt::join(best, ", "), cost_of(best, c.head_cost));
 }

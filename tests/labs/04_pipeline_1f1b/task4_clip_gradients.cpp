@@ -44,6 +44,7 @@ struct Traits {
   double magnitude = 1;                // 0: drawn
   double outlier = 0;                  // one gradient of one stage; 0: none
   std::optional<double> refused = {};  // max_norm instead of the limit, not to be accepted
+  bool again = false;                  // those of the call before
   bool of_backward = false;            // the rank makes them; max_norm is small
 };
 
@@ -73,11 +74,15 @@ const std::vector<Traits>& all_traits() {
       {.name = "a gradient that is not a number", .outlier = kNan},
       {.name = "gradients slightly too long", .limit = 0.98},
       {.name = "gradients 0.2 % too long", .limit = 0.998},
+      {.name = "gradients 0.003 % too long", .limit = 1 - 3e-5},
+      {.name = "gradients barely short enough", .limit = 1 + 1e-6},
       {.name = "max_norm infinite: only the norm is asked for", .limit = kInfinity},
       {.name = "max_norm 0", .refused = 0},
       {.name = "max_norm -1", .refused = -1},
       {.name = "max_norm NaN", .refused = kNan},
       {.name = "short gradients, equally long on all stages", .limit = 1.2, .parts = Parts::kEqual},
+      {.name = "gradients twice too long", .limit = 0.5},
+      {.name = "the very same gradients again", .limit = 0.5, .again = true},
       {.name = "the gradients of a backward pass", .of_backward = true},
   };
   return traits;
@@ -134,7 +139,10 @@ ClipCall draw_call(const Pipeline& pipeline, const lab::grading::TrainingOracle&
 std::vector<ClipCall> calls_of(const Pipeline& pipeline) {
   const lab::grading::TrainingOracle oracle(pipeline.training);
   std::vector<ClipCall> calls;
-  for (size_t k = 0; k < all_traits().size(); ++k) calls.push_back(draw_call(pipeline, oracle, k));
+  for (size_t k = 0; k < all_traits().size(); ++k) {
+    calls.push_back(draw_call(pipeline, oracle, all_traits()[k].again ? k - 1 : k));
+    calls.back().traits = all_traits()[k];
+  }
   return calls;
 }
 

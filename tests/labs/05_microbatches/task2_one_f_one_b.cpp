@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/format.h"
 #include "common/pipeline/validate.h"
 #include "tests/labs/05_microbatches/plans.h"
 
@@ -45,10 +46,10 @@ void expect_warm_up(const Question& question, const Schedule& answer, int stage)
                            : got > right      ? "too many"
                                               : "too few";
   stop(question, answer,
-       fmt::format("stage {}: its first backward comes after {} forwards, it should come after {}: "
+       fmt::format("stage {}: its first backward comes after {}, it should come after {}: "
                    "{} ({} stages come after it, so the warm-up is min({}, {}) forwards; then the "
                    "steady state begins with one forward, if there is one left)",
-                   stage, got, right, size, after, after, m));
+                   stage, lab::counted(got, "forward"), right, size, after, after, m));
 }
 
 void expect_order(const Question& question, const Schedule& answer, int stage) {

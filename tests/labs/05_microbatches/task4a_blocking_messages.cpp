@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
 
@@ -29,12 +31,18 @@ Schedule one_at_a_time(int microbatches) {
 /// name.
 std::vector<Wave> simple_waves() {
   const Microbatches alike = Microbatches::kAlike;
-  Wave overflowed =
+  Wave infinite =
       draw_wave("GPipe, where every loss is infinite", blocking_gpipe({2, 2}), alike, 408);
-  overflowed.overflows = true;
+  infinite.lost = std::numeric_limits<double>::infinity();
+  Wave not_a_number =
+      draw_wave("GPipe, where no loss is a number", blocking_gpipe({2, 2}), alike, 409);
+  not_a_number.lost = std::numeric_limits<double>::quiet_NaN();
   Wave part_of_a_step = draw_wave("a wave that is given fewer targets than it has",
                                   blocking_gpipe({2, 5}), Microbatches::kShapes, 415);
   part_of_a_step.total = 3;
+  Wave of_a_large_step = draw_wave("a wave of a step with billions of targets",
+                                   blocking_gpipe({2, 2}), Microbatches::kShapes, 416);
+  of_a_large_step.total = 5'000'000'123;
   return {
       draw_wave("GPipe", blocking_gpipe({2, 2}), alike, 400),
       draw_wave("GPipe", blocking_gpipe({2, 5}), alike, 410),
@@ -56,8 +64,10 @@ std::vector<Wave> simple_waves() {
                 alike, 403),
       draw_wave("microbatches of several shapes, one without targets", blocking_gpipe({2, 3}),
                 Microbatches::kShapes, 407),
-      overflowed,
+      infinite,
+      not_a_number,
       part_of_a_step,
+      of_a_large_step,
   };
 }
 

@@ -26,8 +26,8 @@ Schedule posted_recvs(const Size& size) {
 }
 
 /// Two stages: the first one posts the sends of all microbatches, the second one takes the last of
-/// them first.
-Schedule last_one_first(int microbatches) {
+/// them first, and posts what it sends, or does not.
+Schedule last_one_first(int microbatches, bool posts) {
   std::string first;
   std::string first_backwards;
   std::string second;
@@ -35,7 +35,7 @@ Schedule last_one_first(int microbatches) {
     const int j = microbatches - 1 - k;
     first += fmt::format(" F{0} >F{0}*", k);
     first_backwards += fmt::format(" <B{0} B{0}", j);
-    second += fmt::format(" <F{0} F{0} B{0} >B{0}*", j);
+    second += fmt::format(" <F{0} F{0} B{0} >B{0}{1}", j, posts ? "*" : "");
   }
   return program_from(fmt::format("stages 2 microbatches {}\n0:{}{}\n1:{}", microbatches, first,
                                   first_backwards, second));
@@ -79,7 +79,9 @@ std::vector<Wave> simple_waves() {
                              "0: F0 >F0* F1 >F1* F2 >F2* <B0 B0 <B1 B1 <B2 B2\n"
                              "1: <F2 F2 B2 >B2* <F0 F0 B0 >B0* <F1 F1 B1 >B1*"),
                 alike, 403),
-      draw_wave("many sends are under way at once", last_one_first(20), alike, 406),
+      draw_wave("many sends are under way at once", last_one_first(20, true), alike, 406),
+      draw_wave("many sends are under way while others block", last_one_first(20, false), alike,
+                408),
       draw_wave("a posted send does not hold up the stage",
                 program_from("stages 2 microbatches 3\n"
                              "0: F0 F1 >F1* >F0* F2 >F2* <B2 B2 <B0 B0 <B1 B1\n"

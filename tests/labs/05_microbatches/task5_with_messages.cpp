@@ -70,11 +70,25 @@ bool blocking_recv(const ActionList& list, size_t i) {
   return is_recv(list[i]) && !list[i].posted && list[i + 1] != reader_of(list[i]);
 }
 
+/// Another pass stands between it and the one that makes what it sends.
+bool late_send(const ActionList& list, size_t i) {
+  if (!is_send(list[i].kind)) return false;
+  const int sent = list[i].microbatch;
+  while (i-- > 0)
+    if (!is_message(list[i].kind)) return list[i].microbatch != sent;
+  return false;
+}
+
 /// Why it is slow even if messages take no time.
 std::string cause_of_wait(const Schedule& program) {
   for (const auto& wrong : {blocking_recv, blocking_send})
     if (const Found found = find_action(program, wrong))
       return fmt::format("stage {} waits in {}: post it", found->first, to_string(found->second));
+  if (const Found send = find_action(program, late_send))
+    return fmt::format(
+        "stage {} sends {} later than it could: it can begin right after the pass "
+        "that makes what it sends",
+        send->first, to_string(send->second));
   return "some message begins later than it could";
 }
 
@@ -125,7 +139,7 @@ void expect_few_open_recvs(const Question& question, const Schedule& answer) {
         stop(
             question, answer,
             fmt::format("stage {} has begun {} before any of the passes that read them: each needs "
-                        "a tensor until then, so that is {} at once. Two are enough",
+                        "a tensor until then, so that is {} at once. Two at once are enough",
                         s, in_words(open), open.size()));
     }
   }

@@ -94,8 +94,8 @@ void expect_one_update(const StepCase& c, const Parcel& stage, size_t rank, size
   if (updates > 1)
     stop(
         fmt::format("rank {}: one step of training is one update: optimizer.step was called {} "
-                    "times for {} waves; call it once, after the last wave",
-                    rank, updates, c.waves(step)));
+                    "times for {}; call it once, after the last wave",
+                    rank, updates, counted(static_cast<int64_t>(c.waves(step)), "wave")));
   const std::string events = stage.text(fmt::format("events.{}", step));
   if (const size_t wave = events.rfind("wave:");
       wave != std::string::npos && events.find("update") < wave)
@@ -290,10 +290,7 @@ JobOptions given(JobOptions options) {
 
 enum class Cases { kAll, kFew };  // few: where many take long
 
-void expect_steps(int stages, int microbatches, uint64_t seed, JobOptions options,
-                  Cases which = Cases::kAll) {
-  std::vector<StepCase> cases = draw_steps(stages, microbatches, seed);
-  if (which == Cases::kFew) cases.erase(cases.begin() + 3, cases.end() - 1);
+void expect_cases(const std::vector<StepCase>& cases, JobOptions options) {
   std::vector<lab::grading::Call> calls;
   for (const StepCase& c : cases)
     calls.push_back({.scenario = "train_step", .inputs = c.inputs(), .name = c.training.name});
@@ -305,11 +302,31 @@ void expect_steps(int stages, int microbatches, uint64_t seed, JobOptions option
               [&](size_t k, const std::vector<Parcel>& ranks) { judge(cases[k], ranks); });
 }
 
+void expect_steps(int stages, int microbatches, uint64_t seed, const JobOptions& options,
+                  Cases which = Cases::kAll) {
+  std::vector<StepCase> cases = draw_steps(stages, microbatches, seed);
+  if (which == Cases::kFew) cases.erase(cases.begin() + 3, cases.end() - 1);
+  expect_cases(cases, options);
+}
+
 TEST(Task6, ThreeStagesInWaves) { expect_steps(3, 6, 60, late_messages(60)); }
 
 TEST(Task6, TwoStagesInWaves) { expect_steps(2, 4, 61, late_messages(61)); }
 
 TEST(Task6, OneStageIsLab01) { expect_steps(1, 6, 62, late_messages(62)); }
+
+/// One wave of twelve microbatches in every kind of schedule, and a limit that is nearly 0.
+TEST(Task6, LongWaves) {
+  const std::vector<TrainingCase> drawn =
+      lab::grading::draw_cases({.stages = 2, .microbatches = 12, .multiple_of = 12},
+                               66 + 1000 * lab::grading::scenario_seed());
+  std::vector<StepCase> cases;
+  for (size_t kind = 0; kind < 3; ++kind)
+    cases.push_back(with_schedule(drawn[kind], 12, kind, 66 + kind));
+  cases[1].training.max_norm = 1e-20;
+  cases[1].training.name += ", max_norm 1e-20";
+  expect_cases(cases, late_messages(66));
+}
 
 TEST(Task6, FewerMicrobatchesThanStages) { expect_steps(6, 3, 63, late_messages(63), Cases::kFew); }
 

@@ -24,7 +24,7 @@ struct Wave {
   lab::grading::TrainingCase training;  // a single step: this wave
   double total = 0;                     // targets of the step: this wave's, and others'
   std::string hint = {};                // what is probably wrong, if only this wave's gradients are
-  bool overflows = false;               // every loss is infinite
+  double lost = 0;                      // every loss, if it is not finite
 
   int stages() const { return schedule.stage_count(); }
   const std::vector<lab::TokenBatch>& microbatches() const { return training.steps[0][0]; }

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "common/format.h"
 #include "tests/grading/verdict.h"
 
 namespace lab09::task1 {
@@ -30,7 +31,8 @@ std::vector<Case> some_cases() {
 }
 
 void judge(const Case& c, const double* numbers) {
-  const std::string where = fmt::format("\n{} elements, {} ranks", c.size, c.ranks);
+  const std::string where =
+      fmt::format("\n{}, {}", lab::counted(c.size, "element"), lab::counted(c.ranks, "rank"));
   const auto all = static_cast<int64_t>(numbers[0]);
   if (all % c.ranks != 0)
     stop(fmt::format("padded returns {}, which is no multiple of the number of ranks{}", all,

@@ -117,6 +117,9 @@ TEST(Task7, AnyNumberOfRanksReads) {
   cases.push_back({1000, 2, 70});
   cases.push_back({999, 70, 3});
   cases.push_back({kLarge, 3, 2});
+  cases.push_back({kLarge, 1, 3});
+  for (const int64_t ranks : {1, 3})  // ranks without elements
+    for (const int64_t size : {0, 1, 5}) cases.push_back({size, ranks, 1});
   std::vector<lab::grading::Call> calls;
   for (const Case& c : cases) {
     Parcel input;

@@ -47,15 +47,16 @@ class Judge {
           made = "kept." + kept.name;
         }
         const std::string forward = name() + "_forward";
-        expect_tensor(at(forward + (mlp() ? ": output" : ": kept.middle"), r, m),
-                      ranks_[r].tensor(fmt::format("output.{}", m)), whole_.outputs[m],
-                      [&] { return mistakes(r).output(forward + ": ", m); },
-                      {.unexplained = first_of(
-                           wrong_messages(forward, sent, talks(), size()),
-                           forward + ": wrong, although " + made + " is right: that leaves the " +
-                               (mlp() ? "product with down" : "product with attention_out") +
-                               ", its sum and the residual path"),
-                       .where = place(r, m)});
+        expect_tensor(
+            at(forward + (mlp() ? ": output" : ": kept.middle"), r, m),
+            ranks_[r].tensor(fmt::format("output.{}", m)), whole_.outputs[m],
+            [&] { return mistakes(r).output(forward + ": ", m); },
+            {.unexplained = first_of(
+                 wrong_messages(forward, sent, talks(), size()),
+                 forward + ": wrong, although " + made + " is right: that leaves " +
+                     (mlp() ? "SwiGLU, the product with down" : "the product with attention_out") +
+                     ", its sum and the residual path"),
+             .where = place(r, m)});
         expect_all_reduces(forward, sent, talks(), size());
         untouched(r, m, "forward");
       }

@@ -85,7 +85,7 @@ inline std::string wrong_messages(const std::string& function, const Parcel& sen
     right = right && operation.kind == lab::OpKind::kAllReduce && operation.bytes == bytes;
   if (right) return "";
   return fmt::format(
-      "{} sends {}, it should send {}; it called: {}", function,
+      "{} sends {}; it should send {}. It called: {}", function,
       operations.size() > static_cast<size_t>(count)   ? "more than it needs"
       : operations.size() < static_cast<size_t>(count) ? "too little"
                                                        : "something else",
@@ -111,8 +111,9 @@ inline void judge_in_groups(std::vector<lab::grading::Call> calls, size_t groups
     const std::vector<Parcel> inputs = std::move(call.inputs);
     call.inputs.clear();
     for (size_t r = 0; r < groups * inputs.size(); ++r) {
+      const size_t group = r / inputs.size();
       call.inputs.push_back(inputs[r % inputs.size()]);
-      call.inputs.back().set("group", static_cast<double>(r / inputs.size()));
+      call.inputs.back().set("group", static_cast<double>(group));
     }
     call.name += fmt::format("; in {} groups of {} ranks", groups, inputs.size());
   }

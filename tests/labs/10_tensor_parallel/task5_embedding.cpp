@@ -235,12 +235,14 @@ void expect_embed(size_t n, uint64_t seed, const JobOptions& options, size_t gro
       {"the same, other tokens", 4 * width, 5, {}, 0.5F},
       {"a vocabulary that cannot be divided equally", 3 * width + 1, 2, {}, 0},
       {"a row of a rank's own", width, 4, {}, 0},
-      {"padding", 2 * width + 1, 3, {}, 0.25F}};
+      {"padding", 2 * width + 1, 3, {}, 0.25F},
+      {"nothing but padding", 2 * width, 3, {}, 0.5F}};
   for (int64_t t = 0; t < 2 * width; ++t) cases[0].tokens.push_back(static_cast<int32_t>(t));
   for (size_t k = 1; k < cases.size(); ++k)
     cases[k].tokens = tokens(6 + random() % 9, cases[k].vocab);
-  cases.back().tokens.insert(cases.back().tokens.begin() + 2, lab::kPadding);
-  cases.back().tokens.push_back(lab::kPadding);
+  cases[5].tokens.insert(cases[5].tokens.begin() + 2, lab::kPadding);
+  cases[5].tokens.push_back(lab::kPadding);
+  std::ranges::fill(cases[6].tokens, lab::kPadding);
   cases[3].tokens.push_back(static_cast<int32_t>(cases[3].vocab - 1));
   for (EmbedCase& c : cases) c.others = tokens(c.tokens.size(), c.vocab);
   cases[0].others.clear();

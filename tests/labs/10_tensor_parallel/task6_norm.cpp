@@ -22,6 +22,7 @@ struct ClipCase {
   double limit = 0.5;  // of the norm
   float scale = 1;     // of the gradients
   uint64_t seed = 1;
+  float outlier = 0;  // one gradient that is not finite; 0: none
 };
 
 std::map<std::string, Tensor> gradients_of(const ClipCase& c) {
@@ -30,6 +31,7 @@ std::map<std::string, Tensor> gradients_of(const ClipCase& c) {
   for (const lab::Parameter& parameter : model.named_parameters())
     gradients[parameter.name] =
         draw_tensor(parameter.value.shape(), c.scale, c.seed + gradients.size());
+  if (c.outlier != 0) gradients.at("model.norm.weight").values()[1] = c.outlier;
   return gradients;
 }
 
@@ -91,6 +93,9 @@ std::string wrong_clip_messages(size_t ranks, const Parcel& noted) {
   for (const Operation& operation : sent) bytes += operation.bytes;
   if (sent.empty() && ranks > 1)
     return "clip_gradients sends nothing; it should send one number, whatever max_norm is";
+  if (!sent.empty() && ranks == 1)
+    return "clip_gradients sends a message although there is only one rank; it called: " +
+           in_words(sent);
   if (sent.size() <= 1 && bytes <= sizeof(double)) return "";
   return "clip_gradients sends more than one number; it called: " + in_words(sent);
 }
@@ -101,6 +106,15 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
   const double matrices = squares.matrices;
   const double norms = squares.norms;
   const double norm = std::sqrt(matrices + norms);
+  if (!std::isfinite(norm)) {
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (const double got = ranks[r].number("norm"); std::isfinite(got))
+        stop(
+            fmt::format("clip_gradients returns {:g} on rank {}, although a gradient of the model "
+                        "is {:g}: the norm is not finite then, on every rank",
+                        got, r, c.outlier));
+    return;
+  }
   const double limit = c.limit * norm;
   const double factor = std::min(1.0, c.limit);
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -224,7 +238,13 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
                               {"max_norm is infinite", model, kInfinite},
                               {"one token of the vocabulary on each slice", few, 0.5},
                               {"all gradients are 0", model, 0.5, 0},
-                              {"a norm whose square is no float", model, 0.5, 1e20F}};
+                              {"a norm whose square is no float", model, 0.5, 1e20F},
+                              {.name = "an infinite gradient",
+                               .model = model,
+                               .outlier = std::numeric_limits<float>::infinity()},
+                              {.name = "a gradient that is no number",
+                               .model = model,
+                               .outlier = std::numeric_limits<float>::quiet_NaN()}};
   std::vector<Call> calls;
   for (ClipCase& c : cases) {
     c.seed = drawn + 100 * calls.size();
@@ -236,7 +256,8 @@ void expect_clip(size_t pp, size_t tp, uint64_t seed, const JobOptions& options)
       input.set(name, gradient);
       squares += squares_of(gradient);
     }
-    input.set("max_norm", c.scale == 0 ? 1.0 : c.limit * std::sqrt(squares));
+    const bool is_usual = squares > 0 && std::isfinite(squares);
+    input.set("max_norm", is_usual ? c.limit * std::sqrt(squares) : 1.0);
     calls.push_back(
         {.scenario = "clip", .inputs = std::vector<Parcel>(pp * tp, input), .name = c.name});
   }
