@@ -205,6 +205,7 @@ int simulate_ranks(const Scenarios& scenarios, const std::string& scenario,
                                    kNotImplementedOutcome, error.what());
       throw;  // for the others it is gone
     } catch (const BrokenOff& error) {
+      // Otherwise the job is diagnosed, which says more.
       if (simulation.death && simulation.death->breaks_off)
         results[rank] = with_outcome({}, kBrokenOffOutcome, error.what());
       throw;

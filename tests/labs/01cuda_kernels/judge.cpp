@@ -68,9 +68,9 @@ constexpr const char* kProblems[][2] = {
      "the result depends on which thread comes first: is a sum formed in the order of arrival "
      "(atomicAdd), or does a thread read what another one writes?"},
     {"kept",
-     "the very same call, made again, has another result: something is kept from an earlier call. "
-     "Results depend on the arguments alone; look for static variables, for work done only the "
-     "first time, and for variables that are never set"},
+     "the very same call, made again or after another, has another result: something is kept from "
+     "an earlier call. Results depend on the arguments alone; look for static variables, for work "
+     "done only the first time, and for variables that are never set"},
 };
 
 void expect_no_problem(const Parcel& result) {

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <stdexcept>

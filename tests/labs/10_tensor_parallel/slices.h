@@ -124,12 +124,11 @@ inline void judge_in_groups(std::vector<lab::grading::Call> calls, size_t groups
         judge(k, {first, first + count});
       });
       if (!wrong.empty())
-        stop(fmt::format("{}{}",
-                         first == ranks.begin()
-                             ? ""
-                             : "right in the group of the world's first ranks, wrong in another "
-                               "one: a rank's number is ranks.rank(), not that in the world\n",
-                         wrong));
+        stop((first == ranks.begin()
+                  ? ""
+                  : "right in the group of the world's first ranks, wrong in another one: a rank's "
+                    "number is ranks.rank(), not that in the world\n") +
+             wrong);
     }
   });
 }
