@@ -93,14 +93,6 @@ struct Job::Impl {
     }
   }
 
-  ~Impl() {
-    if (environment.world_size == 1 || !world) return;
-    if (std::uncaught_exceptions() > exceptions)
-      leave_in_failure();
-    else
-      leave();
-  }
-
   void open_store() {
     if (!environment.store_folder.empty()) {
       own_store = std::make_unique<FileStore>(environment.store_folder);
@@ -128,6 +120,8 @@ struct Job::Impl {
       fail("rank {} could not connect to the other ranks: {}", environment.rank, error.what());
     }
   }
+
+  bool is_failing() const { return std::uncaught_exceptions() > exceptions; }
 
   void leave() {
     world.reset();
@@ -215,7 +209,18 @@ struct Job::Impl {
 
 Job::Job(const RankEnvironment& environment) : impl_(std::make_unique<Impl>(environment)) {}
 
-Job::~Job() = default;
+Job::~Job() {
+  if (impl_->environment.world_size == 1) return;
+  if (!impl_->is_failing()) {
+    impl_->leave();
+    return;
+  }
+  impl_->leave_in_failure();
+  // The error of this rank is printed later, by run_main. If its connections closed before, the
+  // ranks that wait for it might print first that their operations broke off.
+  static std::vector<std::unique_ptr<Impl>> kept_until_exit;
+  kept_until_exit.push_back(std::move(impl_));
+}
 
 const RankEnvironment& Job::environment() const { return impl_->environment; }
 
