@@ -18,6 +18,7 @@
 #include "tests/grading/implementation.h"
 #include "tests/grading/operations.h"
 #include "tests/grading/rank_main.h"
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_rank.h"
 
 using lab::LlamaStage;
@@ -295,15 +296,11 @@ Parcel run_clip(const Parcel& input, ProcessGroup& world) {
       make_gradients(passes.stage, passes.batch(0));  // again: to look at them completes them
     }
     passes.run(k, pipeline, [&] {
-      try {
-        passes.result.set(
-            Passes::entry("norm", k),
-            clip_gradients(passes.stage, input.number(Passes::entry("max_norm", k)), pipeline));
-      } catch (const lab::NotImplemented&) {
-        throw;
-      } catch (const lab::Error& error) {
-        passes.result.set_text(Passes::entry("error", k), error.what());
-      }
+      const double max_norm = input.number(Passes::entry("max_norm", k));
+      passes.result.set_text(Passes::entry("refusal", k), lab::grading::refusal_of([&] {
+                               passes.result.set(Passes::entry("norm", k),
+                                                 clip_gradients(passes.stage, max_norm, pipeline));
+                             }));
     });
   }
   return passes.result;

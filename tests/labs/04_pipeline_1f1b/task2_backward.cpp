@@ -97,9 +97,10 @@ std::vector<Mistake> mistakes(const Pass& p) {
   };
   return {
       {p.before,
-       p.in_flight ? "the stage's gradients are as before: stage.backward was not called"
-                   : "the stage's gradients are as before: stage.backward got zeros, not what the "
-                     "next stage has sent; receive first, then compute"},
+       p.in_flight
+           ? "the stage's gradients are as before: stage.backward was not called"
+           : "the stage's gradients are as before: stage.backward got zeros. Receive first, "
+             "then compute, and send what stage.backward returns"},
       {own,
        "what was in the stage's gradients before is gone: backward adds to them, and train_step "
        "sets them to zero"},

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_oracle.h"
 #include "tests/labs/04_pipeline_1f1b/passes.h"
 
@@ -317,13 +318,20 @@ void expect_messages(const Pipeline& pipeline, const ClipCall& call, const Parce
 }
 
 void expect_refused(const ClipCall& call, const Parcel& result, size_t s, size_t k) {
-  if (result.has(fmt::format("error.{}", k)) == call.refused()) return;
-  stop(call.refused()
-           ? fmt::format("rank {}: clip_gradients accepts {}: it should throw lab::Error, on every "
-                         "rank and before any message",
-                         s, call.traits.name)
-           : fmt::format("rank {}: clip_gradients throws \"{}\": it should return the norm\n{}", s,
-                         result.text(fmt::format("error.{}", k)), in_call(call)));
+  const std::string& how = result.text(fmt::format("refusal.{}", k));
+  if (call.refused() && how.empty())
+    stop(
+        fmt::format("rank {}: clip_gradients accepts {}: it should throw lab::Error, on every "
+                    "rank and before any message",
+                    s, call.traits.name));
+  if (call.refused() && !lab::grading::is_refusal(how))
+    stop(
+        fmt::format("rank {}: given {}, clip_gradients {}: it should throw lab::Error "
+                    "(lab::require)",
+                    s, call.traits.name, lab::grading::in_words(how)));
+  if (!call.refused() && !how.empty())
+    stop(fmt::format("rank {}: clip_gradients {}: it should return the norm\n{}", s,
+                     lab::grading::in_words(how), in_call(call)));
 }
 
 void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {

@@ -18,6 +18,7 @@
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"
 #include "tests/grading/reference.h"
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_rank.h"
 #include "tests/labs/05_microbatches/rank_correct.h"
 #include "tests/unit/pipeline_plans.h"
@@ -276,24 +277,6 @@ Parcel run_wave(const Parcel& input, ProcessGroup& world) {
   return result;
 }
 
-/// How train_step refuses its arguments, if it does.
-std::string refusal(const std::function<void()>& take_step) {
-  try {
-    take_step();
-    return "returned";
-  } catch (const lab::NotImplemented&) {
-    throw;
-  } catch (const lab::BrokenOff&) {
-    throw;
-  } catch (const lab::Error&) {
-    return "lab::Error";
-  } catch (const Refused&) {
-    return "ran a wave";
-  } catch (const std::exception&) {
-    return "another exception";
-  }
-}
-
 /// Task 6.
 Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
   std::optional<ProcessGroup> part = part_of(input, world);
@@ -311,7 +294,8 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
                             a.max_norm, pipeline);
         };
         if (refuses)
-          refusals.set_text(fmt::format("refusal.{}", a.step - 1), refusal(take_step));
+          refusals.set_text(fmt::format("refusal.{}", a.step - 1),
+                            lab::grading::refusal_of(take_step));
         else
           take_step();
         step_under_way() = {};

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "common/format.h"
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_judge.h"
 #include "tests/labs/05_microbatches/plans.h"
 #include "tests/labs/05_microbatches/waves.h"
@@ -374,10 +375,8 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
           "lab::Error (lab::require) before anything is done, on every rank",
           rank, counts[k] == 1 ? "1 microbatch is" : fmt::format("{} microbatches are", counts[k]),
           m);
-      if (how != "lab::Error")
-        stop(fmt::format(
-            "{}; it {}", why,
-            how == "another exception" ? "throws an exception that is not a lab::Error" : how));
+      if (!lab::grading::is_refusal(how))
+        stop(fmt::format("{}; it {}", why, lab::grading::in_words(how)));
       if (ranks[rank].number("updates.0") > 0) stop(why + "; it has updated the weights first");
       const lab::grading::Numbers left = lab::grading::to_doubles(refusals.tensor("left.0"));
       if (std::ranges::any_of(left, [](double g) { return g != 0.25; }))

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/format.h"
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_oracle.h"
 #include "tests/grading/verdict.h"
 
@@ -62,9 +63,9 @@ inline void expect_refusal(const std::string& what, const Parcel& result, std::s
   if (!done.empty())
     stop(fmt::format("{} must throw lab::Error before it does anything, but has {}", what, done));
   const std::string& refusal = result.text("refusal");
-  if (refusal == "lab::Error") return;
-  stop(fmt::format("{} must throw lab::Error (lab::require), and {}", what,
-                   refusal.empty() ? "returned" : "throws " + refusal));
+  if (!lab::grading::is_refusal(refusal))
+    stop(fmt::format("{} must throw lab::Error (lab::require), but it {}", what,
+                     lab::grading::in_words(refusal)));
 }
 
 }  // namespace lab06

@@ -6,6 +6,7 @@
 #include "common/comm/agreement.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/rank_main.h"
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_rank.h"
 #include "tests/labs/06_hybrid_2x3/rank_steps.h"
 
@@ -110,8 +111,10 @@ Parcel run_mesh(const Parcel& input, ProcessGroup& world) {
   const size_t groups_before = groups_made(world).size();
   Parcel result;
   std::optional<Mesh> mesh;
-  note_messages(world, result,
-                [&] { note_refusal(result, [&] { mesh.emplace(make_mesh(world, dp, pp)); }); });
+  note_messages(world, result, [&] {
+    result.set_text("refusal",
+                    lab::grading::refusal_of([&] { mesh.emplace(make_mesh(world, dp, pp)); }));
+  });
   if (!mesh || dp * pp != world.size()) return result;
   const Place place{.pipeline = world.rank() / pp, .stage = world.rank() % pp};
   std::vector<double> made = groups_made(world);

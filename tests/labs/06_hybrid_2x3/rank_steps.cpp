@@ -1,4 +1,5 @@
 // Steps of several pipelines, on record.
+
 #include "tests/labs/06_hybrid_2x3/rank_steps.h"
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "common/todo.h"
 #include "tests/grading/implementation.h"
 #include "tests/grading/operations.h"
+#include "tests/grading/refusal.h"
 #include "tests/grading/training_rank.h"
 
 namespace lab06 {
@@ -82,21 +84,6 @@ void note_messages(const ProcessGroup& world, Parcel& result, const std::functio
   Parcel sent;
   lab::grading::note_operations(world.recorder(), last, sent);
   result.set("sent", sent);
-}
-
-void note_refusal(Parcel& result, const std::function<void()>& body) {
-  result.set_text("refusal", "");
-  try {
-    body();
-  } catch (const lab::NotImplemented&) {
-    throw;
-  } catch (const lab::BrokenOff&) {
-    throw;
-  } catch (const lab::Error&) {
-    result.set_text("refusal", "lab::Error");
-  } catch (const std::exception& error) {
-    result.set_text("refusal", fmt::format("an exception of another type ({})", error.what()));
-  }
 }
 
 namespace {
@@ -201,8 +188,9 @@ Parcel run_gradients_refused(const Parcel& input, ProcessGroup& world) {
   const LossFunction loss = [&](const Tensor&, const TokenBatch&, int64_t) { return ++losses; };
   Parcel result;
   note_messages(world, result, [&] {
-    note_refusal(result,
-                 [&] { compute_gradients(stage, schedule_of(input), microbatches, loss, mesh); });
+    result.set_text("refusal", lab::grading::refusal_of([&] {
+                      compute_gradients(stage, schedule_of(input), microbatches, loss, mesh);
+                    }));
   });
   const Tensor gradients = lab::grading::packed(stage, stage.gradients());
   const auto changed =

@@ -35,8 +35,6 @@ std::vector<lab::TokenBatch> microbatches_of(const lab::grading::Parcel& input);
 /// Calls `body`, and sets "sent": its operations.
 void note_messages(const lab::ProcessGroup& world, lab::grading::Parcel& result,
                    const std::function<void()>& body);
-/// Calls `body`, and sets "refusal": empty, "lab::Error", or the name of another exception.
-void note_refusal(lab::grading::Parcel& result, const std::function<void()>& body);
 
 /// compute_gradients, and then the optimizer.
 lab::grading::Parcel run_gradients(const lab::grading::Parcel& input, lab::ProcessGroup& world);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "tests/grading/refusal.h"
 #include "tests/labs/10_tensor_parallel/slices.h"
 
 namespace lab10::task6 {
@@ -84,10 +85,10 @@ void judge_mesh(const Grid& g, const std::vector<Parcel>& ranks) {
             "make_mesh({}) in a world of {} must throw lab::Error before any message\nit "
             "called: {}",
             g.in_words(), ranks.size(), in_words(operations_of(ranks[r].part("sent")))));
-      if (!refusal.starts_with("lab::Error"))
+      if (!lab::grading::is_refusal(refusal))
         stop(fmt::format(
-            "make_mesh({}) in a world of {} must throw lab::Error (lab::require), and {}",
-            g.in_words(), ranks.size(), refusal.empty() ? "returns" : "throws " + refusal));
+            "make_mesh({}) in a world of {} must throw lab::Error (lab::require), but it {}",
+            g.in_words(), ranks.size(), lab::grading::in_words(refusal)));
       continue;
     }
     if (!refusal.empty())

@@ -129,8 +129,10 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
         {.what = fmt::format("clip_gradients: the norm on rank {}", r),
          .values = {norm},
          .tolerance = {1e-6 * norm},
-         .mistakes = [&]() -> std::vector<Mistake> {
-           return {{{std::sqrt(matrices + static_cast<double>(tp) * norms)},
+         .mistakes =
+             [&] {
+               std::vector<Mistake> all{
+                   {{std::sqrt(matrices + static_cast<double>(tp) * norms)},
                     "clip_gradients: the norms' weights, which every slice holds, are counted once "
                     "per slice"},
                    {{std::sqrt(matrices + norms +
@@ -171,7 +173,11 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                     "the int 0 is an int; std::accumulate, for instance, needs 0.0"},
                    {{squares.norm_of_ranks},
                     "clip_gradients: the ranks' norms are added: add their squares"}};
-         },
+               for (const auto& [name, gradient] : gradients)
+                 all.push_back({{std::sqrt(matrices + norms - squares_of(gradient))},
+                                "clip_gradients: the gradient of " + name + " is not counted"});
+               return all;
+             },
          .unexplained = wrong_traffic});
     if (!wrong_traffic.empty()) stop(wrong_traffic);
     for (const auto& [name, gradient] : gradients) {
