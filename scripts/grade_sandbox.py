@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FIRST_USER = 61_000     # started by root, students' processes get these user ids, one for each job
 PROGRAM_GROUP = 60_999  # of the lab's program, if there is no sandbox: only it may read the solution's shared object
 
-# Per process, but the number of processes. Libraries map much that they never touch: so the address space is larger.
+# Per process, except for the number of processes. Libraries map memory that they never touch, so
+# the limit of the address space is larger.
 RANK_LIMITS = {"data": 4 * GIGABYTE, "as": 32 * GIGABYTE, "cpu": 300, "fsize": GIGABYTE // 4, "nproc": 256,
                "nofile": 1024, "core": 0}
 # The emulation of CUDA reserves a GPU's memory and never touches most of it.

@@ -112,12 +112,13 @@ def rows(file):
             raise GradeError(f"{file}: line {number} needs a name and a path")
         found.append(submission(cells[1], file.parent, cells[0]))
         if not URL.match(cells[1]) and not found[-1].path.exists():
-            begin = "the first line is name,path and more columns, or" if count == 0 else "leave out who handed in nothing;"
+            begin = ("the first line is name,path and more columns, or" if count == 0
+                     else "leave out students who handed in nothing;")
             raise GradeError(f"{file}: line {number}: {begin} '{printable(cells[1])}' must be a submission, "
                              "but there is no such file or folder")
         if (other := lines.setdefault(cells[0].lower(), number)) != number:
             raise GradeError(f"{file}: lines {other} and {number} have the same name, '{printable(cells[0])}': "
-                             "tell the two apart")
+                             "give them different names")
         found[-1].student = dict(zip(columns, cells))
         if text := found[-1].student.get("submitted"):
             try:

@@ -246,8 +246,8 @@ that `./workbook break` runs. `predictions/` has the right values of the predict
 once lab 02 has all its points.
 
 Your course decides when this copy gets the solutions' sources and the answers to the handouts' questions. {there}
-Leave this folder as it is. `release.json` lists all files as they were handed out: by it, an update knows which ones
-you have changed, and keeps them.
+Leave this folder as it is. `release.json` lists all files as they were handed out, so that an
+update knows which ones you have changed, and keeps them.
 """
 
 

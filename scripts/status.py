@@ -73,8 +73,8 @@ def line_of(root, name, identifier):
 def read_predictions(root, folder):
     """The entries of the student's file."""
     name = f"labs/{folder}/predictions.json"
-    content = load(root, name, "a number is written like 41.3, text in quotes, and a comma stands between "
-                   "entries, not after the last")
+    content = load(root, name, "a number is written like 41.3, text in quotes, and a comma goes "
+                   "between entries, not after the last")
     entries = content.get("predictions") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise Problem(f'{name} has no list "predictions": {restore(root, name)}')

@@ -163,7 +163,7 @@ int start(int argc, char** argv) {
                    .batch = 1,
                    .steps = 350,
                    // A run of a few minutes gets further with twice the labs' rate, which six
-                   // sequences a step bear after a long warm-up, and with an embedding that the
+                   // sequences a step tolerate after a long warm-up, and with an embedding that the
                    // first layer does not drown (docs/measurements.md).
                    .learning_rate = 1.6e-3,
                    .warmup_share = 3,

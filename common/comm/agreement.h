@@ -32,7 +32,7 @@ inline bool all_true(ProcessGroup& group, bool mine) {
   return vote.data()[0] != 0.0F;
 }
 
-/// The largest of all ranks' numbers, which a float holds exactly, on every rank.
+/// The largest of all ranks' numbers, on every rank. A float must hold each of them exactly.
 inline int largest(ProcessGroup& group, int mine) {
   const Tensor number = Tensor::from({static_cast<float>(mine)}, {1});
   group.all_reduce(number, ReduceOp::kMax);
@@ -57,7 +57,7 @@ inline double sum_over(ProcessGroup& group, double mine) {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
-/// The number of the last stage, the last rank of `pipeline`, on every rank, to the last bit: for
+/// Gives every rank the number of the last stage (the last rank of `pipeline`), bit for bit; for
 /// instance the loss. One broadcast of 8 bytes; with one stage, no message.
 inline double from_last_stage(double number, ProcessGroup& pipeline) {
   const Tensor parcel = as_tensor(number);

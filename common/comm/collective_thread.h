@@ -10,8 +10,8 @@
 
 namespace lab {
 
-/// A thread that runs what it is given one after the other, for transports that can only wait. A
-/// group has one as soon as it posts a collective.
+/// A thread that runs its tasks one after the other, for transports whose collectives can only
+/// block. A group gets one when it first posts a collective.
 ///
 /// After a failure nothing else runs: the connection is in an unknown state. Everything that is
 /// still queued then fails with the first error.
@@ -25,9 +25,9 @@ class CollectiveThread {
   };
 
   CollectiveThread();
-  /// Drops what has not begun and joins the thread. A body that is running gets 2 s to return, and
-  /// no time if the rank leaves because of an exception; then its thread is left to the body's own
-  /// deadline.
+  /// Drops what has not begun and joins the thread. A running body gets 2 s to return, or no time
+  /// at all if the rank leaves because of an exception; if it is still running then, its thread
+  /// continues until the body's own deadline.
   ~CollectiveThread();
   CollectiveThread(const CollectiveThread&) = delete;
   CollectiveThread& operator=(const CollectiveThread&) = delete;

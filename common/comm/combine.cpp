@@ -25,7 +25,7 @@ void combine(ReduceOp op, std::span<float> result, const float* a, const float* 
 }
 
 void combine(const ProcessGroup& group, const Tensor& into, const Tensor& from, ReduceOp op) {
-  require(into.numel() == from.numel(), "combine: {} elements and {}: they must be equally many",
+  require(into.numel() == from.numel(), "combine: {} and {} elements, but both counts must match",
           into.numel(), from.numel());
   const ComputeScope scope(group.recorder(), OpKind::kAdd, -1);
   combine(op, into.values(), into.data(), from.data());

@@ -133,8 +133,8 @@ class ProcessGroup {
   /// rank. `name` appears in diagnoses: "pipeline 1".
   ProcessGroup split(int color, int key, const std::string& name = "");
 
-  /// This rank computes for so long, in a simulation with a cost model (CostModel). Real time needs
-  /// no such call: anywhere else it does nothing.
+  /// Lets this rank compute for `seconds` of simulated time. Without a cost model (CostModel) it
+  /// does nothing: real time needs no such call.
   void advance_clock(double seconds) const;
   /// The cost model of the simulation; null if there is none.
   const CostModel* costs() const;

@@ -75,7 +75,8 @@ struct ProcessGroup::Impl : std::enable_shared_from_this<Impl> {
             what, to_string(tensor.shape()));
   }
 
-  /// Of an all_gather or a reduce_scatter. In a group of one rank, these are a copy.
+  /// Checks the tensors of an all_gather or a reduce_scatter. In a group of one rank, copies
+  /// `input` to `output`, which is all there is to do.
   void check_and_copy_if_alone(OpKind kind, const Tensor& output, const Tensor& input,
                                const char* what) const {
     check_tensor(output, what);
@@ -101,7 +102,8 @@ struct ProcessGroup::Impl : std::enable_shared_from_this<Impl> {
                                               const Tensor& output, ReduceOp op);
   std::unique_ptr<Transfer> start(Transport::Collective posted, const Work::Impl& work,
                                   bool reaches_gpus);
-  /// Waits for what was posted and never waited for: the other ranks need this one for it.
+  /// Waits for collectives that were posted and never waited for: the other ranks cannot finish
+  /// them without this one.
   void finish_collectives();
 
   OpRecord collective_record(OpKind kind, int64_t elements, int root, ReduceOp op);

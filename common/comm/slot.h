@@ -26,8 +26,8 @@ inline uint64_t message_slot(int tag, uint64_t sequence, uint64_t bytes) {
   return mixed({static_cast<uint64_t>(tag), sequence, bytes}) >> 8;
 }
 
-/// Of the `sequence`-th collective of a group: differs if anything differs that must be the same on
-/// all ranks.
+/// The tag of the `sequence`-th collective of a group. Two ranks get different tags if they
+/// disagree about anything that must be the same on all ranks.
 inline uint32_t collective_tag(uint64_t sequence, int kind, uint64_t bytes, int root, int op) {
   return static_cast<uint32_t>(
       mixed({sequence, static_cast<uint64_t>(kind), bytes, static_cast<uint64_t>(root + 1),

@@ -58,16 +58,17 @@ class Transport {
     ReduceOp op = ReduceOp::kSum;
     int root = -1;
     Call call = {};
-    /// Of a posted one: to be called, on any thread, when its turn has come and when it is done,
-    /// with the time of a simulation in nanoseconds, or 0 for "now".
+    /// For a posted collective: called, on any thread, when its turn has come and when it is done,
+    /// with the simulated time in nanoseconds, or 0 for "now".
     std::function<void(int64_t at_ns)> started = {};
     std::function<void(int64_t at_ns)> finished = {};
   };
   /// Done when it returns. Throws Error as Transfer::wait does.
   virtual void run(const Collective& collective) = 0;
-  /// Starts one that goes on while its caller does something else; its memory must stay valid until
-  /// the transfer is done. The collectives of a group run one after the other, in the order in
-  /// which they are called. Null: this transport has only `run`, so the caller needs a thread.
+  /// Starts a collective that proceeds while its caller does something else; its memory must stay
+  /// valid until the transfer is done. The collectives of a group run one after the other, in the
+  /// order in which they are called. Null: this transport has only `run`, so the caller needs a
+  /// thread.
   virtual std::unique_ptr<Transfer> post(const Collective&) { return nullptr; }
 
   /// Connects some ranks of this group, including this one, in a new group; all of them call it

@@ -12,9 +12,9 @@ namespace lab {
 /// Fills the end of a row that is shorter than the others. Never a token of any vocabulary.
 inline constexpr int32_t kPadding = -1;
 
-/// B token sequences of length T, row-major [B, T]. Row b is tokens[b*T .. b*T+T); where a sequence
-/// is shorter than T, its row is filled up with kPadding, from the first token on if there is none.
-/// A rank that must not read the tokens may have none at all, only B and T.
+/// B token sequences of length T, row-major [B, T]. Row b is tokens[b*T .. b*T+T); the row of a
+/// sequence shorter than T is filled up with kPadding; that of an empty sequence is all padding. A
+/// rank that must not read the tokens may have none at all, only B and T.
 struct TokenBatch {
   int64_t batch = 0;   // B
   int64_t length = 0;  // T

@@ -10,9 +10,9 @@
 
 namespace lab {
 
-/// Of every training sequence of `length` tokens the mean of its tokens' numbers: the vocabulary of
-/// its text in one figure. SentencePiece numbers the pieces of a BPE model in the order in which it
-/// made them, frequent words before rare ones, and single letters last.
+/// For every training sequence of `length` tokens, the mean of its token numbers: a one-figure
+/// summary of its vocabulary. SentencePiece numbers the pieces of a BPE model in the order in which
+/// it made them, frequent words before rare ones, and single letters last.
 std::vector<double> mean_tokens(const TokenDataset& data, int64_t length);
 
 /// Sequences sorted by their `keys` (equal ones by index) and cut into `world_size` blocks, of

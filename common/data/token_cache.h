@@ -53,7 +53,7 @@ std::filesystem::path cache_path(const std::filesystem::path& corpus, const Toke
                                  const std::filesystem::path& folder);
 
 /// Opens a cache made with this key. Nothing if there is none, or if it is damaged or was made from
-/// something else, which it reports on stderr.
+/// something else; the last two are reported on stderr.
 std::optional<TokenCache> open_cache(const std::filesystem::path& path, const CacheKey& key);
 
 /// Tokenizes a corpus on all cores into a new cache file, which replaces an old one when it is

@@ -18,7 +18,8 @@ FolderLock::FolderLock(const std::filesystem::path& folder)
           std::strerror(errno));
   if (flock(folder_.get(), LOCK_EX | LOCK_NB) == 0) return;
   require(errno != EWOULDBLOCK,
-          "{}: another run is writing into this folder; wait for its end, or choose another --out",
+          "{}: another run is writing into this folder; wait until it ends, or choose another "
+          "--out",
           folder.string());
 }
 

@@ -9,9 +9,9 @@
 
 namespace lab {
 
-/// Parses the text of `file`. Throws Error, which begins with `file`, for what would cost much
-/// memory or is ambiguous: objects and arrays nested more than `max_depth` deep, a key twice, an
-/// array of more than 10,000 values; and for what is not JSON.
+/// Parses the text of `file`. Throws Error, whose message begins with `file`, for text that is not
+/// JSON, would cost much memory or is ambiguous: objects and arrays nested more than `max_depth`
+/// deep, an array of more than 10,000 values, a repeated key.
 nlohmann::json parse_json(std::string_view text, int max_depth, const std::string& file);
 
 /// Reads a small JSON file whose top level is an object. Throws Error naming the file: missing,

@@ -18,10 +18,11 @@ struct TerminalSize {
   int columns = 80;
 };
 
-/// That of the terminal; 24 x 80 if it does not say, or there is none.
+/// The terminal's size; 24 x 80 if it reports none or there is no terminal.
 TerminalSize terminal_size(int descriptor);
 
-/// Prints where nobody may read any more, as on a terminal that was closed. fmt::print would throw.
+/// Prints even if nobody reads the output any more, as on a closed terminal, where fmt::print would
+/// throw.
 template <typename... Args>
 void print_if_possible(std::FILE* out, fmt::format_string<Args...> text, Args&&... args) {
   std::fputs(fmt::format(text, std::forward<Args>(args)...).c_str(), out);

@@ -27,7 +27,7 @@ struct LlamaConfig {
 
   /// Throws Error naming the first impossible size (not positive, heads do not divide dim, kv_heads
   /// do not divide heads, odd head_dim, absurdly large), or an embedding_scale other than 1 with a
-  /// tied head, whose logits would start as much too large.
+  /// tied head, whose logits would start too large by that factor.
   void validate() const;
 
   bool operator==(const LlamaConfig&) const = default;

@@ -25,8 +25,8 @@ struct LayerMemory {
 };
 
 /// float32 numbers in the type that the operations of a layer take: as they are, or rounded into
-/// `room`, which is made unless it has the shape of `x`. Keep it: fresh memory costs more than the
-/// rounding, as the kernel clears it.
+/// `room`, which is allocated unless it already has the shape of `x`. Reuse it: fresh memory costs
+/// more than the rounding, because the kernel has to clear it.
 Tensor between_operations(const Tensor& x, const LayerMemory& memory, Tensor& room);
 
 /// What a layer's forward pass keeps of one microbatch for its backward pass; N = B*T. What is

@@ -129,8 +129,8 @@ InFlight& LlamaStage::Impl::begin(int microbatch, int64_t batch, int64_t length)
 std::unique_ptr<InFlight> LlamaStage::Impl::end(int microbatch, const char* what) {
   const auto entry = in_flight.find(microbatch);
   require(entry != in_flight.end(),
-          "{} of microbatch {}, which is not in flight: each needs a forward of its own before",
-          what, microbatch);
+          "{} of microbatch {}, which is not in flight: each needs its own forward first", what,
+          microbatch);
   std::unique_ptr<InFlight> state = std::move(entry->second);
   in_flight.erase(entry);
   active_bytes -= state->bytes;
@@ -173,10 +173,10 @@ bool LlamaStage::Impl::record(RecordedPass& pass, const std::function<void()>& w
 
 void LlamaStage::Impl::run(const InFlight& state, RecordedPass& pass,
                            const std::function<void()>& work) {
-  // The first time, libraries load their kernels, which cannot be recorded. A pass in another
+  // The first time, libraries load their kernels, which cannot be recorded. A pass in a different
   // precision than the microbatch began with is not recorded either: it would be repeated for other
-  // microbatches. Nor is one that calls somebody in between, or whose weights may be elsewhere the
-  // next time.
+  // microbatches. Nor is a pass that calls observers in between, or whose weights may be elsewhere
+  // the next time.
   const bool calls = before_part || after_part || weights.memory == WeightMemory::kBound ||
                      (gradient_ready && &pass == &state.backward);
   const bool repeatable =

@@ -24,10 +24,10 @@ struct Parameter {
   Tensor gradient;
 };
 
-/// Whose memory a stage's weights and their gradients lie in.
+/// Who owns the memory of a stage's weights and their gradients.
 enum class WeightMemory {
   kOwn,    // the stage's: two flat buffers
-  kBound,  // somebody else's, who binds it part by part and takes it away again
+  kBound,  // somebody else's: bound part by part, and released again
 };
 
 /// The layers of a `StageSpan`. A stage that spans everything is the whole model: tokens in, logits
@@ -49,7 +49,7 @@ class LlamaStage {
   /// hold the others; `config` is that of the whole model. The weights are slices of the whole
   /// model's (common/model/slice.h). `forward` returns this slice's logits, [B, T, V of the slice],
   /// and `backward` takes their gradient; hidden states are whole. On the CPU only. Throws Error if
-  /// the model cannot be divided so.
+  /// the model cannot be divided that way.
   LlamaStage(const LlamaConfig& config, const StageSpan& span, const TensorSlice& slice,
              std::shared_ptr<StagePasses> passes, uint64_t seed);
   ~LlamaStage();
@@ -103,12 +103,12 @@ class LlamaStage {
   std::span<const Parameter> part_parameters(size_t part) const;
 
   /// With WeightMemory::kBound the stage begins without memory for weights and gradients. These
-  /// make a part's weights, or its gradients, views of a flat tensor that has at least as many
-  /// elements as the part and is on the stage's device; gaps should be 0. A pass that needs what
-  /// is not bound throws Error with the part's name. Such a stage has no flat buffers, so
-  /// `parameters` and `gradients` throw; in `named_parameters` what is not bound is undefined. A
-  /// tied head adds its part directly to the embedding's gradient. Not with bfloat16, which keeps a
-  /// rounded copy of all weights.
+  /// functions make a part's weights, or its gradients, views of a flat tensor that has at least as
+  /// many elements as the part and is on the stage's device; gaps should be 0. A pass that needs
+  /// what is not bound throws Error with the part's name. Such a stage has no flat buffers, so
+  /// `parameters` and `gradients` throw; in `named_parameters`, tensors that are not bound are
+  /// undefined. A tied head adds its part directly to the embedding's gradient. Not with bfloat16,
+  /// which keeps a rounded copy of all weights.
   void bind(size_t part, const Tensor& weights);
   void release(size_t part);
   void bind_gradient(size_t part, const Tensor& gradient);
@@ -128,19 +128,20 @@ class LlamaStage {
   /// For sending gradients while the backward pass goes on: called with a parameter's place
   /// in `named_parameters` when this backward pass has added all it adds to its gradient, once per
   /// parameter and pass, the last layer first. A tied head's part has then been added to the
-  /// embedding's gradient, which is the last one to be ready. An empty function: nobody is called,
-  /// at no cost.
+  /// embedding's gradient, which is the last one to be ready. An empty function is not called and
+  /// costs nothing.
   ///
-  /// On a GPU, "ready" is what has been launched, so the callee may launch work on the gradient or
-  /// post it; while somebody is called, backward passes are not recorded but launched one by one.
+  /// On a GPU, "ready" means launched, so the callee may launch work on the gradient or post it.
+  /// With such a function, the kernels of backward passes are launched one by one instead of
+  /// recorded.
   using GradientReady = std::function<void(size_t parameter)>;
   void when_gradient_ready(GradientReady ready);
 
   /// For binding weights only while they are needed: `before` is called before a pass computes with
   /// a part, and `after` as soon as it has. A forward pass takes the parts in their order, a
   /// backward pass in the opposite one. With a tied head, the computation of the logits needs two
-  /// parts: both `before` are called before it, and both `after` after it. Empty functions: nobody
-  /// is called. Passes that somebody watches are launched one by one on a GPU, not recorded.
+  /// parts: both `before` are called before it, and both `after` after it. Empty functions are not
+  /// called. On a GPU, the kernels of watched passes are launched one by one, not recorded.
   struct PartUse {
     Pass pass = Pass::kForward;
     size_t part = 0;

@@ -68,8 +68,8 @@ struct LlamaStage::Impl {
   /// Runs `work`, a pass of this microbatch. On a GPU, it is recorded at its second use and the
   /// recording is repeated from then on.
   void run(const InFlight& state, RecordedPass& pass, const std::function<void()>& work);
-  /// Whether the pass has a recording, if necessary a new one. Where a library or the driver
-  /// refuses to record, says so once, and records nothing more: training goes on, kernel by kernel.
+  /// Whether the pass has a recording; makes one if necessary. If a library or the driver refuses
+  /// to record, says so once and records nothing more: training continues kernel by kernel.
   bool record(RecordedPass& pass, const std::function<void()>& work);
   /// From tokens, or else from state.hidden[0] on.
   Tensor forward(InFlight& state);
@@ -77,12 +77,13 @@ struct LlamaStage::Impl {
   Tensor backward(InFlight& state, const Tensor& output_gradient);
   void head_backward(const InFlight& state, const Tensor& logits_gradient, const Tensor& gradient);
   void layers_backward(InFlight& state, const Tensor& gradient);
-  /// The same number, if what belongs to this part may be bound; else throws Error.
+  /// Returns `part` if its weights may be bound; else throws Error.
   size_t bindable(size_t part) const;
   void expect_binding(size_t part, const Tensor& flat) const;
   /// Throws Error if a part's weights are not bound, or its gradients, for a backward pass.
   void expect_bound(Pass pass, size_t part) const;
-  /// Computes with `count` parts, which this pass needs as its first, ...: from number `first` on.
+  /// Calls `work`, which computes with `count` parts: those at places `first`, `first` + 1, ... in
+  /// the order in which this pass needs the parts.
   void with_parts(Pass pass, size_t first, size_t count, const std::function<void()>& work) const;
   /// The parts that the head needs.
   size_t head_parts() const { return weights.tied_here ? 2 : 1; }

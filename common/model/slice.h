@@ -18,12 +18,13 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// The entries of `slice` when `count` of them are divided in equal blocks, in the order of the
-/// ranks. If that is impossible, blocks differ by one: only vocabularies are divided so.
+/// The entries of `slice` when `count` of them are divided into equal blocks, in the order of the
+/// ranks. If that is impossible, block sizes differ by one; only vocabularies are divided that way.
 Range range_of(int64_t count, const TensorSlice& slice);
 
-/// The sizes of a slice: of heads, kv_heads and hidden_dim an equal number, of the vocabulary as
-/// `range_of` says. Heads keep their width. Throws Error that names what cannot be divided.
+/// The sizes of a slice: an equal number of heads, kv_heads and hidden channels, and the range of
+/// the vocabulary that `range_of` gives. Heads keep their width. Throws Error that names what
+/// cannot be divided.
 ///
 /// Some libraries repeat heads of keys and values where there are fewer of them than ranks, and pad
 /// the vocabulary; here the first is refused, and the second is not needed.

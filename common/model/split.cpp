@@ -26,7 +26,7 @@ std::vector<StageSpan> spans_of(const LlamaConfig& config, const std::vector<int
 }
 
 void check_spans(const LlamaConfig& config, const std::vector<StageSpan>& spans) {
-  require(!spans.empty(), "a model is split into one stage at least");
+  require(!spans.empty(), "a model is split into at least one stage");
   int64_t next = 0;
   for (size_t s = 0; s < spans.size(); ++s) {
     const StageSpan& span = spans[s];

@@ -47,13 +47,14 @@ struct Weights {
   Tensor rounded;    // flat, same layout, bfloat16; undefined until it is needed
   std::vector<Parameter> named;
 
-  /// The place in `named` of the first parameter of this stage's layer `layer`, which has nine; of
-  /// norm or head, for the number of layers.
+  /// The place in `named` of the first parameter of this stage's layer `layer`; a layer has nine.
+  /// If `layer` is the number of layers: that of the norm.
   size_t first_named(size_t layer) const { return (span.embeds ? 1 : 0) + 9 * layer; }
 
   /// A part is the embedding, a layer, or norm with head; see LlamaStage::part_count.
   size_t part_count() const { return parts.size(); }
-  /// The part of this stage's layer `layer`; of the norm and head, for the number of layers.
+  /// The part of this stage's layer `layer`. If `layer` is the number of layers: that of norm and
+  /// head.
   size_t part_of(size_t layer) const { return (span.embeds ? 1 : 0) + layer; }
   struct Part {
     std::string name;  // "model.layers.3"
@@ -62,7 +63,7 @@ struct Weights {
   std::vector<Part> parts;
   int64_t weight_count = 0;  // without gaps
   /// Makes the part's weights, or their gradients, views of a flat tensor of at least the part's
-  /// size; an undefined one: none.
+  /// size; an undefined tensor unbinds them.
   void bind(size_t part, const Tensor& flat);
   void bind_gradient(size_t part, const Tensor& flat);
   /// Writes the initial values into the part's weights.

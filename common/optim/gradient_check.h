@@ -1,4 +1,4 @@
-// Is a gradient that of a function? Compares it with differences of the function's values.
+// Is a gradient right? Compares it with finite differences of the function's values.
 #pragma once
 
 #include <cstdint>

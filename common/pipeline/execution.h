@@ -37,8 +37,8 @@ class Execution {
   static constexpr int64_t kNoMessage = -1;
   static constexpr double kNotYet = -1;
 
-  /// Over the boundary between two neighbours: when each side has begun it, and where its span is
-  /// in the rank's list.
+  /// A message across the boundary between two neighbours: when each side began it, and where its
+  /// span is in the rank's list.
   struct Message {
     double sent = kNotYet;
     double received = kNotYet;

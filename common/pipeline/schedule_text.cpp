@@ -122,7 +122,7 @@ class Parser {
       const std::optional<Action> action = action_of(word);
       if (!action)
         fail(
-            "{}: {} is no action; known are F3, B3, <F3, >F3, <B3, >B3, and messages with a * "
+            "{}: {} is not an action; known are F3, B3, <F3, >F3, <B3, >B3, and messages with a * "
             "at the end, which are posted",
             here(), quoted(word));
       if (action->microbatch >= schedule_.microbatches)

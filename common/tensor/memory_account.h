@@ -35,7 +35,7 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// Counts the bytes of tensors, exactly as many as their elements have (an empty one: one), from
+/// Counts the bytes of tensors' elements exactly (an empty tensor counts as one element), from
 /// allocation to release; views count nothing. Ranks of a simulation are threads of one process, so
 /// an account belongs to the threads that have a CountMemory, not to the process. A tensor is
 /// released from the account that it was counted in, by whichever thread.

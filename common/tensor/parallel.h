@@ -15,8 +15,9 @@ int thread_count();
 void set_thread_count(int threads);
 
 /// Makes OpenMP give the calling thread as many threads as it announces, whatever OMP_THREAD_LIMIT
-/// and OMP_DYNAMIC say, and within a parallel loop announce the one that it gives. oneDNN divides a
-/// product among the threads announced; with fewer of them, some elements would not be computed.
+/// and OMP_DYNAMIC say, and makes it announce, within a parallel loop, the one thread that it
+/// gives. oneDNN divides a product among the threads announced; with fewer of them, some elements
+/// would not be computed.
 void make_threads_certain();
 
 /// Calls body(i) for every i in [begin, end), on all threads, in contiguous blocks of equal length.

@@ -12,8 +12,8 @@ namespace lab {
 /// fastest way to go on. But beside another program one of them must wait for its core, while the
 /// others spin for nothing: a step takes three times as long (docs/measurements.md). libgomp spins
 /// for a short time only while it has more threads than cores (its manual, GOMP_SPINCOUNT). So
-/// during the lifetime of this object, a thread looks ten times a second whether cores are scarce,
-/// and holds a team of idle threads as long as they are.
+/// during the lifetime of this object, a thread checks ten times a second whether cores are scarce
+/// and, while they are, keeps a team of idle threads.
 ///
 /// Does nothing in a process with one OpenMP thread, or if the environment says how threads wait
 /// (GOMP_SPINCOUNT, OMP_WAIT_POLICY), as the launcher does for its ranks.

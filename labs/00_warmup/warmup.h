@@ -35,8 +35,8 @@ float mean_over_ranks(lab::ProcessGroup& world, float value);
 /// from its left neighbour, rank - 1. The last rank's right neighbour is rank 0.
 ///
 /// `outgoing`: what this rank sends; it keeps its numbers. `incoming`: same shape, separate memory;
-/// on return it holds what the left neighbour sent. Must finish with any world size from 2 on,
-/// although a send waits for its recv. On return no message of this rank is still pending.
+/// on return it holds what the left neighbour sent. Must finish with any world size of 2 or more,
+/// even though a send waits for its recv. On return no message of this rank is still pending.
 void pass_right(lab::ProcessGroup& world, const lab::Tensor& outgoing, const lab::Tensor& incoming);
 
 }  // namespace lab00

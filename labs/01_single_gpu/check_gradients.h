@@ -22,7 +22,8 @@
 
 namespace lab01 {
 
-/// A gradient that differs from the differences by more than this part of its length is wrong.
+/// A gradient is wrong if it differs from the finite differences by more than this part of its
+/// length.
 inline constexpr double kGradientTolerance = 0.01;
 
 /// Of many checks, the one with the largest error.
@@ -104,20 +105,20 @@ inline WorstCheck check_step(LossFunction loss, float step) {
 template <typename Check>
 bool report_check(const char* what, float best, const Check& check) {
   const WorstCheck worst = check(best);
-  fmt::print("{}\n{:>8}   largest error, of the length of the whole gradient\n", what, "h");
+  fmt::print("{}\n{:>8}   largest error, relative to the whole gradient's length\n", what, "h");
   for (const float h : {1e-1F, 1e-2F, 1e-3F, 1e-4F, 1e-5F, 1e-6F})
     fmt::print("{:8g}   {:11.4f} %\n", h, 100 * check(h).check.error());
-  const bool right = worst.check.error() < kGradientTolerance;  // not if it is not a number
+  const bool right = worst.check.error() < kGradientTolerance;  // false for NaN
   fmt::print("{}, with h = {:g}; largest error at {}: gradient {:.5f}, difference {:.5f}\n",
              right ? "right" : "WRONG", best, worst.where, worst.check.gradient,
              worst.check.difference);
   return right;
 }
 
-/// Compares both gradients with (L(x + h) - L(x - h)) / 2h, that of train_step only if it is
-/// written. Returns main's exit code: 1 if one is wrong.
+/// Compares both gradients with (L(x + h) - L(x - h)) / 2h, train_step's only once it is written.
+/// Returns main's exit code: 1 if one is wrong.
 inline int check_gradients(LossFunction loss) {
-  lab::set_thread_count(1);  // so small that threads would wait longer than they compute
+  lab::set_thread_count(1);  // with so little work, more threads would mostly wait
   const bool loss_is_right = report_check("causal_lm_loss: 48 scores, each moved by h alone", 1e-2F,
                                           [&](float h) { return check_loss(loss, h); });
   fmt::print("\n");

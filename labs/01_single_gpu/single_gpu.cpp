@@ -17,7 +17,7 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale) {
   //  2. Keep the target's score before you overwrite it.
   //  3. Replace the scores with their exp, and add these up.
   //  4. Turn them into scale * (softmax - onehot).
-  //  5. Return the loss, without scale: log(sum), minus the target's score as it was after 1.
+  //  5. Return the loss, without scale: log(sum), minus the target's score as it was after step 1.
   lab::not_implemented("1a", "labs/01_single_gpu/single_gpu.cpp");
 }
 

@@ -36,12 +36,12 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 /// `batch` [B, T]: the tokens that went in.
 /// `total_targets`: what the sum is divided by. In a training step: the number of targets of the
 ///     whole step, over all its microbatches; 0 if it has none. Any positive number may be
-///     passed, even one that is less than this microbatch's targets.
+///     passed, even one smaller than this microbatch's number of targets.
 /// Returns the sum of the cross-entropies of this microbatch, divided by `total_targets`: over all
 /// microbatches of a step these values add up to the mean over all targets. 0 for a microbatch
 /// without targets. Accepted errors, beyond those of cross_entropy: 1e-5 of the value, however many
 /// targets there are, and 1e-5 / total_targets in the gradient. The same arguments give the same
-/// bits, whatever threads do.
+/// bits, whatever the threads do.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets);
 
@@ -68,9 +68,9 @@ using lab::LossFunction;
 ///
 /// Afterwards the weights are those of one step on all sequences at once: every target counts the
 /// same, even if microbatches have different numbers of targets. Gradients left over from before
-/// have no effect. Microbatches may differ in their shapes. Each has a backward pass, also one
-/// without targets, and it comes before the forward pass of the next one, so that the activations
-/// of only one are in memory.
+/// have no effect. Microbatches may differ in their shapes. Each of them, even one without targets,
+/// has its backward pass before the forward pass of the next, so that the activations of only one
+/// are in memory.
 /// `loss`: what to call, once per microbatch, instead of your own causal_lm_loss by name.
 /// `max_gradient_norm`: if it is positive, clip the accumulated gradient to this norm with
 ///     lab::clip_gradients. If it is 0, do not clip. It is never negative.

@@ -1,11 +1,11 @@
 // Lab 01, CUDA part · three kernels of the training step. This is the contract; you write
 // kernels.cu. Optional: the points are separate, and no other lab depends on it.
 //
-// All pointers are GPU memory, aligned as floats are and no more; no two arrays overlap; matrices
-// are row-major without gaps. Each function launches one kernel, which does all the work, on the
-// workbook's stream (lab::cuda::stream()), or none if a size is 0, and returns at once. Sizes may
-// be anything from 0 up, rows up to 2^31 - 1: no row length is promised to be a multiple of the
-// block or of the warp.
+// All pointers refer to GPU memory, with no more than a float's alignment; no two arrays overlap;
+// matrices are row-major without gaps. Each function launches one kernel, which does all the work,
+// on the workbook's stream (lab::cuda::stream()), or none if a size is 0, and returns at once.
+// Sizes may be anything from 0 up, rows up to 2^31 - 1: no row length is promised to be a multiple
+// of the block or of the warp.
 //
 // Every result must be the same, to the last bit, in every run: no sum may depend on which thread
 // comes first. The functions keep nothing between calls: results depend on the arguments alone.
@@ -26,11 +26,11 @@ inline constexpr int kThreads = 128;
 /// The threads of a block share the work of a row: in rows of 4,096 columns and more, a thread
 /// reads, and writes, at most a quarter as many numbers per row as it has columns; what is read
 /// twice counts twice, and reads of `weight` count as well. The starter's launch has one block per
-/// row, which adds it up per thread, then within each warp by shuffles, then over the warps through
-/// shared memory; other ways are allowed. Accepted error of each result: 1e-5 of it in rows of up
-/// to 100,000 columns, and ten times as much in longer ones. `epsilon` is positive, and the sum of
-/// a row's squares is less than the largest float. Without a column there is nothing to write, not
-/// even inverse_rms.
+/// row, which sums the row first within each thread, then within each warp by shuffles, then across
+/// warps through shared memory; other ways are allowed. Accepted error of each result: 1e-5 of it
+/// in rows of up to 100,000 columns, and ten times as much in longer ones. `epsilon` is positive,
+/// and the sum of a row's squares is less than the largest float. If there are no columns, nothing
+/// is written, not even inverse_rms.
 void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y,
                     float* inverse_rms, int64_t rows, int64_t channels);
 
@@ -44,7 +44,7 @@ void launch_rmsnorm(const float* x, const float* weight, float epsilon, float* y
 /// scaled. Results are finite as long as the difference between a row's largest and smallest score
 /// is. Accepted errors in rows of up to 10,000 scores, and ten times as much in longer ones: of a
 /// loss, 1e-5 (relative; below 1: absolute); of a gradient, scale * (1e-5 (softmax + onehot) +
-/// 1e-7). `scale` is not negative. Without a score there is nothing to write, not even losses.
+/// 1e-7). `scale` is not negative. If there are no scores, nothing is written, not even losses.
 void launch_softmax_cross_entropy(float* logits, const int32_t* targets, float scale, float* losses,
                                   int64_t rows, int64_t vocab);
 

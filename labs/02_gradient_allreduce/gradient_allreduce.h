@@ -1,8 +1,8 @@
 // Lab 02 · one training step on several ranks. This is the contract; you write
 // gradient_allreduce.cpp.
 //
-// Every rank holds the whole model and reads its own shard of the data. All ranks call each
-// function but `shard` together, and each does its part, whatever data it has. No function keeps
+// Every rank holds the whole model and reads its own shard of the data. All ranks call every
+// function except `shard` together, and each does its part, whatever data it has. No function keeps
 // anything between calls: results depend on the arguments alone.
 #pragma once
 
@@ -33,7 +33,7 @@ void broadcast_parameters(lab::LlamaStage& model, lab::ProcessGroup& world);
 ///   - are equally long: a rank with one step more would wait for the others forever;
 ///   - are complete, except for the last order.size() % world_size sequences of `order`, which this
 ///     epoch leaves out (the next one leaves out others).
-/// Each lists its sequences as they follow each other in `order`: that is the shuffle.
+/// Each shard keeps its sequences in the order of `order`, which is the shuffle.
 ///
 /// Rank r of n gets the sequences at positions r, r+n, r+2n, ... of `order`. All ranks together
 /// then read in each step what one process with n times the batch would read, until the end of the
@@ -67,8 +67,8 @@ using lab::LossFunction;
 ///
 /// Lab 01's train_step (its task 3) with all that it promises, and one addition: between the last
 /// backward pass and clipping, the gradients are averaged over the ranks. `model.gradients()` then
-/// returns all of them as one tensor, which average_gradients can send without a copy. A span needs
-/// it in a variable:
+/// returns all of them as one tensor, which average_gradients can send without a copy. To make a
+/// span of it, keep it in a variable:
 ///     const lab::Tensor gradients = model.gradients();
 ///     average_gradients({&gradients, 1}, targets, world);
 /// Clipping comes after averaging: it is the norm of the average that must not exceed

@@ -22,7 +22,7 @@ namespace lab03 {
 ///
 /// `examples`: how much this rank learns from, in any unit that all ranks share; fractions are
 ///     allowed. Either 0 or at least 1e-30; their sum over the ranks is at most 1e30, and not 0.
-/// Returns examples / (sum of the examples of all ranks), accurate to 1e-6 of it, by whatever
+/// Returns examples / (sum of the examples of all ranks), accurate to 1e-6 of it. It may use any
 /// messages of a few numbers. All ranks call it together.
 double share_of(double examples, lab::ProcessGroup& world);
 
@@ -32,8 +32,8 @@ double share_of(double examples, lab::ProcessGroup& world);
 ///     them; of the same shape, whatever that is, on every rank. Afterwards it holds on every rank
 ///     the sum over all ranks r of share_r * weights_r, equal to the last bit on all ranks. The
 ///     numbers change in place, in the model's memory: a Tensor is a handle to them, and so is
-///     every copy of it. The sum may be infinite or not a number, as the weights may.
-/// `share`: this rank's, not negative; the shares of all ranks add up to 1, but for rounding.
+///     every copy of it. The weights, and so the sum, may be infinite or NaN.
+/// `share`: this rank's, not negative; the shares of all ranks add up to 1, except for rounding.
 /// The weights travel in a single all_reduce, and nothing else does; it may be left out if there is
 /// only one rank, or no weight. Accepted error: 1e-6 of the sum of the magnitudes that are
 /// added. All ranks call it together.

@@ -34,7 +34,7 @@ void backward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
 
 std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost) {
   // TODO(3): which layers each stage holds.
-  //  1. How many layers should the last stage have, which also computes the head? Try each number:
+  //  1. How many layers should the last stage, which also computes the head, have? Try each number:
   //     how slow is the slowest of all stages then?
   //  2. Divide the other layers as evenly as possible.
   //  3. Turn numbers of layers into spans: first_layer, last_layer (one past the end), embeds,

@@ -26,7 +26,7 @@ namespace lab04 {
 /// hidden states [B, T, C], from the stage upstream. Every stage but the last sends its output to
 /// the stage downstream. Each of these tensors is one message, and there are no others; C is
 /// stage.config().dim. Here and in `backward`, the batch is the stage's microbatch 0, and messages
-/// have the tag 0: what you get if you name neither.
+/// have the tag 0; both are the defaults.
 /// `batch`: the same shape on every rank, B and T at least 1; only the first stage may use its
 ///     tokens.
 /// Returns the output of this stage. Its numbers are those that one process with the whole model

@@ -69,8 +69,8 @@ std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, i
 ///
 /// `microbatches`: this pipeline's. The number of targets may differ from pipeline to pipeline.
 /// Only the last stage of a pipeline may rely on its targets, and only there does the result
-/// matter, because losses are computed there. Other stages return anything, e.g. 0. Theirs may have
-/// no tokens, and target_count would throw.
+/// matter, because losses are computed there. Other stages may return anything, e.g. 0. Their
+/// microbatches may have no tokens, and target_count would throw.
 /// lab::sum_over (common/comm/agreement.h) adds up a number over a group. A rank takes part in one
 /// such sum at most; the ranks of other stages need not take part in any.
 int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,

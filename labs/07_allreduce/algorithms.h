@@ -19,7 +19,7 @@ inline std::map<std::string, Algorithm> algorithms_by_name() {
   return names;
 }
 
-/// `hosts`: of the hierarchical one; the others do not look at it.
+/// `hosts`: for the hierarchical algorithm; the others ignore it.
 inline void all_reduce(Algorithm algorithm, const lab::Tensor& tensor, lab::ReduceOp op,
                        lab::ProcessGroup& world, Hosts* hosts) {
   switch (algorithm) {

@@ -1,15 +1,15 @@
 // Lab 07 · all-reduce from messages. This is the contract; you write allreduce.cpp.
 //
 // The functions communicate only by send, recv, isend, irecv and batch_isend_irecv (make_hosts: by
-// split), and all of their messages are done when they return. The exception of a message that
-// fails leaves the function as it is: a rank returns with the result or throws. They keep nothing
-// between calls, not even scratch. All ranks of `group` call them together, with equally many
+// split), and all of their messages are done when they return. If a message fails, its exception
+// leaves the function unchanged: a rank returns with the result or throws. They keep nothing
+// between calls, not even scratch. All ranks of `group` call them together, with the same number of
 // elements and the same `op`. Messages may have any tag that both sides agree on.
 //
 // n: ranks of the group, at least 1. E: elements of `tensor`, a vector of float32 in host memory; E
 // may be 0, less than n, or no multiple of n. S = 4 E: its bytes. The result replaces the tensor's
-// numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero and what
-// becomes of a NaN may differ). Whatever `op` is, numbers are combined by lab::combine, with the
+// numbers, and has the same bits on every rank (after kMin and kMax, the sign of a zero and the
+// handling of a NaN may differ). Whatever `op` is, numbers are combined by lab::combine, with the
 // group as its first argument.
 //
 // Chunk c of n is elements floor(c E / n) up to, not including, floor((c + 1) E / n). The largest
@@ -18,10 +18,10 @@
 // they send into any number of messages, ring_all_reduce may take one part of the tensor after the
 // other, and they have no time limit.
 //
-// Scratch is the memory that a function may have at once beside `tensor`; some kB more for Work
-// objects, vectors and the like do not count. Times are the longest that a function may take on a
-// network where a message of b bytes takes alpha + beta b, combining an element takes gamma, and a
-// rank can send one message and receive one at the same time, but no more than one of each
+// Scratch is the memory that a function may hold at one time in addition to `tensor`; a few kB for
+// Work objects, vectors and the like do not count. Times are the longest that a function may take
+// on a network where a message of b bytes takes alpha + beta b, combining an element takes gamma,
+// and a rank can send one message and receive one at the same time, but no more than one of each
 // (lab::CostModel).
 #pragma once
 
@@ -34,7 +34,7 @@
 
 namespace lab07 {
 
-/// A chunk of at most so many elements travels as one message in task 2 (section 6.4): 512 kB.
+/// A chunk of at most this many elements travels as one message in task 2 (section 6.4): 512 kB.
 inline constexpr int64_t kSegment = 1 << 17;
 
 /// Task 1 · Rank 0 receives the tensors of all others, one by one in any order, and sends everybody

@@ -14,7 +14,7 @@ namespace lab08 {
 std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
                                    int64_t first_cap_bytes) {
   // TODO(1): from the last parameter to the first, fill one bucket after the other.
-  //  1. Which capacity does the bucket have that is being filled?
+  //  1. What is the capacity of the bucket that is being filled?
   //  2. When does a parameter begin a new bucket? Think of one that is larger than the capacity.
   lab::not_implemented("1", "labs/08_overlap/overlap.cpp");
 }
@@ -48,8 +48,8 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   float learning_rate, double max_gradient_norm, Reducer& reducer) {
   // TODO(4): lab 02's step, with messages that travel during the last backward pass.
   //  1. As in lab 02: count this rank's targets, zero the gradients, begin.
-  //  2. For every microbatch forward, loss, backward. Before which backward pass is
-  //     when_gradient_ready to be set, and when is it to be emptied?
+  //  2. For every microbatch forward, loss, backward. Before which backward pass must
+  //     when_gradient_ready be set, and when must it be emptied?
   //  3. What does a rank without a microbatch do?
   //  4. Finish; then clip and update as in lab 02.
   lab::not_implemented("4", "labs/08_overlap/overlap.cpp");

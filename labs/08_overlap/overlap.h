@@ -2,8 +2,8 @@
 // overlap.cpp.
 //
 // Every rank holds the whole model, as in lab 02. All ranks call train_step, `begin` and `finish`
-// together, and between these two `ready` once for each parameter, each rank in its own order. The
-// functions of tasks 1 and 5 send nothing. Parameters are numbered as in
+// together. Between `begin` and `finish`, each rank calls `ready` once for each parameter, in its
+// own order. The functions of tasks 1 and 5 send nothing. Parameters are numbered as in
 // LlamaStage::named_parameters(): 0 is the embedding, the head comes last. Backward passes complete
 // their gradients from the last to the first, or nearly so. No function keeps anything between
 // calls but what is in the Reducer.
@@ -31,9 +31,9 @@ using Bucket = std::vector<size_t>;
 ///
 /// `sizes`: of each parameter's gradient, in bytes; may be 0.
 /// Goes through the parameters from the last to the first, because that is the order in which their
-/// gradients become ready. A parameter joins the current bucket, as its last one, if that is empty,
-/// or if the bucket with this gradient does not exceed its capacity. If not, the parameter begins
-/// the next bucket.
+/// gradients become ready. A parameter joins the current bucket, as its last one, if that bucket is
+/// empty or stays within its capacity with this gradient. Otherwise, the parameter begins the next
+/// bucket.
 /// The capacity is `first_cap_bytes` for the first bucket and `cap_bytes` for all others; either
 /// may be 0. So no gradient is cut: one that is larger than the capacity has a bucket of its own.
 /// No bucket is empty.
@@ -118,7 +118,7 @@ struct Network {
   double beta = 0;   // s per byte
   int ranks = 1;
 
-  /// How long an all_reduce of so many bytes takes as a ring: 2(n-1) steps of 1/n of them.
+  /// How long an all_reduce of this many bytes takes as a ring: 2(n-1) steps of 1/n of them.
   double seconds(int64_t bytes) const {
     const double part = static_cast<double>(bytes) / ranks;
     return 2.0 * (ranks - 1) * (alpha + beta * part);
@@ -128,7 +128,7 @@ struct Network {
 /// Task 5 · How long a rank waits for messages after its backward pass, in seconds.
 ///
 /// `ready_at`: when each parameter's gradient is ready, in seconds from the beginning of the
-/// backward pass, the same on all ranks. The backward pass ends when the last one is.
+/// backward pass, the same on all ranks. The backward pass ends when the last gradient is ready.
 /// Buckets travel one after the other; each starts when it has been posted (task 2) and the one
 /// before it has arrived. The number of targets is left out. The buckets hold every parameter.
 /// Without any bucket, nothing is exposed. Computed in double.

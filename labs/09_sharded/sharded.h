@@ -5,8 +5,8 @@
 // besides its shard: in stage 1 all weights and all gradients, in stage 2 all weights, and in stage
 // 3 (FSDP) nothing. The model consists of parts: the embedding, each layer, norm with head
 // (LlamaStage::part_count). Every part is cut into equal shards, one for each rank. All ranks call
-// these functions together, except for `padded`, `owned` and `pieces_of`, and take part in every
-// message of theirs. No function keeps anything between calls except what is in Sharded, and none
+// these functions together, except for `padded`, `owned` and `pieces_of`, and take part in all of
+// their messages. No function keeps anything between calls except what is in Sharded, and none
 // makes a copy of a tensor unless its contract allows it.
 #pragma once
 
@@ -65,8 +65,8 @@ struct Sharded {
   std::vector<Part> parts = {};
 };
 
-/// Task 2 · From each rank's gradient of a part to the sum over all ranks, of which each rank gets
-/// its own shard, by one reduce_scatter (also if there is only one rank).
+/// Task 2 · Sums a part's gradient over all ranks and gives each rank its own shard of the sum, by
+/// one reduce_scatter (even if there is only one rank).
 ///
 /// On entry `gradient` holds what this rank has computed. In stage 1 `own_gradient` holds the sum
 /// afterwards. In stages 2 and 3 the sum is added to `own_gradient`: that holds what earlier
@@ -103,9 +103,9 @@ void close_values(Sharded& sharded, size_t part);
 
 /// Task 5 · Scales own_gradient of all parts by max_norm / norm if the norm exceeds `max_norm`,
 /// which is positive and may be infinite; you need not check that. The norm is that of the
-/// gradients of the whole model, of which each rank holds shards. Returns the norm before, accurate
-/// to 1e-5 of itself, with the same bits on every rank. If it is not finite, the gradients may hold
-/// anything afterwards. One message of at most two numbers (lab::sum_over in
+/// gradients of the whole model, of which each rank holds shards. Returns the norm before scaling,
+/// with a relative error of at most 1e-5 and the same bits on every rank. If it is not finite, the
+/// gradients may hold anything afterwards. One message of at most two numbers (lab::sum_over in
 /// common/comm/agreement.h sends one); if there is only one rank, it may be left out.
 double clip_gradients(Sharded& sharded, double max_norm);
 
@@ -125,12 +125,12 @@ using lab::LossFunction;
 /// microbatches: before the first pass train_step sets own_gradient to 0, and in stage 1 all of
 /// `gradient`.
 ///
-/// `microbatches`: this rank's own, equally many on all ranks, since stages 2 and 3 send in every
-///     pass; there may be none. The number of targets may differ; it may be 0, even on all ranks:
-///     the loss is then given 0 (you may pass 1 instead), gradients are 0, and the update takes
-///     place all the same.
+/// `microbatches`: this rank's own, the same number on all ranks, since stages 2 and 3 send in
+///     every pass; there may be none. The number of targets may differ; it may be 0, even on all
+///     ranks: the loss is then given 0 (you may pass 1 instead), gradients are 0, and the update
+///     takes place all the same.
 /// Returns this rank's part of the loss: the sum of its cross-entropies divided by the targets of
-/// all ranks. Those of all ranks add up to the mean.
+/// all ranks. The parts of all ranks add up to the mean.
 double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatches,
                   const LossFunction& loss, float learning_rate, double max_norm);
 
@@ -153,7 +153,7 @@ std::vector<Piece> pieces_of(int64_t size, int rank, int ranks, int saved_ranks)
 
 // --- Given
 
-/// Makes the optimizer of a shard of so many elements.
+/// Makes the optimizer for a shard of this many elements.
 using MakeOptimizer = std::function<std::unique_ptr<lab::Optimizer>(int64_t size)>;
 
 /// A model in shards, with its initial values. In stage 3 it holds one whole part at a time.
@@ -190,8 +190,8 @@ inline Sharded make_sharded(lab::LlamaStage& model, lab::ProcessGroup& world, in
   return sharded;
 }
 
-/// From now on passes of the model call tasks 3 and 4, as the stage needs it. `sharded` must stay
-/// where it is.
+/// From now on, the model's passes call the functions of tasks 3 and 4, as the stage requires.
+/// `sharded` must stay where it is.
 inline void attach(Sharded& sharded) {
   using Pass = lab::LlamaStage::Pass;
   using PartUse = lab::LlamaStage::PartUse;

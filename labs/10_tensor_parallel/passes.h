@@ -1,5 +1,5 @@
-// Lab 10 · a stage whose layers are divided: your functions in the place of the whole layers'.
-// Given.
+// Lab 10 · a stage whose layers are divided, with your functions in place of those for whole
+// layers. Given.
 #pragma once
 
 #include <memory>

@@ -19,8 +19,8 @@ namespace lab10 {
 using lab::Tensor;
 
 void copy_to_ranks(const Tensor& x, Pass pass, lab::ProcessGroup& ranks) {
-  // TODO(1): every rank computes something else from the same x. Which pass needs a message, and
-  // what does x hold before and after it? What about a group of one rank?
+  // TODO(1): every rank computes something different from the same x. Which pass needs a message,
+  // and what does x hold before and after it? What about a group of one rank?
   lab::not_implemented("1", "labs/10_tensor_parallel/tensor_parallel.cpp");
 }
 
@@ -103,14 +103,14 @@ void embed_backward(std::span<const int32_t> tokens, const Tensor& dy, const lab
 double causal_lm_loss(const Tensor& logits, const lab::TokenBatch& batch, int64_t total_targets,
                       const lab::Range& vocabulary, lab::ProcessGroup& ranks) {
   // TODO(5): lab 01's loss, with three numbers for each position that the ranks find together.
-  //  1. The largest score. From which one must every rank's exponentials count?
+  //  1. The largest score. Which one must every rank subtract before it takes exponentials?
   //  2. The sum of the exponentials, and the score of the target: who knows it?
   //  3. Gradient and loss follow from these on every rank alone.
   lab::not_implemented("5", "labs/10_tensor_parallel/tensor_parallel.cpp");
 }
 
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp) {
-  // TODO(6): refuse a world of another size; then the place, by division and remainder; then four
+  // TODO(6): refuse a world of the wrong size; then the place, by division and remainder; then four
   // groups. Ranks of a group pass the same color: it is made of what they have in common.
   lab::not_implemented("6", "labs/10_tensor_parallel/tensor_parallel.cpp");
 }

@@ -6,8 +6,8 @@
 // together, and take part in every message. In tasks 1 and 2, a function that sums over the ranks
 // does so by one all_reduce or all_reduce_async of the tensor that holds the result. A group of one
 // rank sends nothing. Functions keep nothing but scratch between calls, and several microbatches
-// may be in flight. What a function is not said to change, it only reads. Arguments are contiguous
-// and do not overlap.
+// may be in flight. A function only reads an argument that it is not said to change. Arguments are
+// contiguous and do not overlap.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -28,7 +28,7 @@ namespace lab10 {
 
 enum class Pass { kForward, kBackward };
 
-/// Task 1 · Enters a region in which every rank computes something else from the same numbers.
+/// Task 1 · Enters a region in which every rank computes something different from the same numbers.
 ///
 /// Forward: `x` is the same on all ranks, and nothing happens. Backward: `x` is the gradient that
 /// this rank's computation has contributed; on return it is the sum of those of all ranks, the same
@@ -159,9 +159,10 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
 /// the same stage.) Matrices are divided; norms (tensors of one dimension) are on every rank of a
 /// stage, with the same gradient. `stage.slice()` says which slice this rank holds. If the norm
 /// exceeds `max_norm`, all gradients of this rank are scaled by max_norm / norm. `max_norm` is
-/// positive, and may be infinite; you need not check that. Returns the norm before, the same bits
-/// on every rank, accurate to 1e-6 of it. If it is not finite, the gradients may hold anything
-/// afterwards. One lab::sum_over (common/comm/agreement.h), whether it clips or not.
+/// positive, and may be infinite; you need not check that. Returns the norm before scaling, with
+/// the same bits on every rank and a relative error of at most 1e-6. If it is not finite, the
+/// gradients may hold anything afterwards. One lab::sum_over (common/comm/agreement.h), whether it
+/// clips or not.
 double clip_gradients(lab::LlamaStage& stage, double max_norm, lab::ProcessGroup& model);
 
 }  // namespace lab10

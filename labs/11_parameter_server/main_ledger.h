@@ -40,9 +40,9 @@ struct WorkerState {
 class Ledger {
  public:
   /// Keeps the lines of an existing file up to update `updates`, and drops what will be repeated.
-  /// If these do not list `n` gradients for each update (the file is missing, or was cut in a power
-  /// cut, or items had another size), it prints a note and supposes that these were the first
-  /// items. Throws Error if the file cannot be written.
+  /// If these do not list `n` gradients for each update (the file is missing or was truncated by a
+  /// power failure, or items had a different size), it prints a note and assumes that these were
+  /// the first items. Throws Error if the file cannot be written.
   Ledger(std::filesystem::path path, int64_t updates, int64_t n);
   /// Removes a file without a complete update: the run has nothing to go on from.
   ~Ledger();

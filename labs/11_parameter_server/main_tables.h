@@ -15,7 +15,7 @@ namespace lab11 {
 /// joined.
 std::vector<std::string> live_table(const Ledger& ledger, int64_t updates);
 
-/// How many gradients each worker has computed in so many `unit`s of time: a table.
+/// How many gradients each worker has computed in this many `unit`s of time: a table.
 std::string describe_workers(const std::map<int, int64_t>& gradients, double seconds,
                              const std::string& unit, int64_t stalest);
 

@@ -61,8 +61,8 @@ class Learner {
   };
 
   Learner(const lab::RunPlan& plan, const Input& input, int64_t staleness);
-  /// Begins at this version, of a run that is resumed: with the items that have not counted yet.
-  /// What happens from now on is noted in `ledger`, which must outlive the last call of a hook.
+  /// Begins a resumed run at this version, with the items that have not counted yet. What happens
+  /// from now on is noted in `ledger`, which must outlive the last call of a hook.
   void begin_at(int64_t version, Ledger& ledger);
 
   lab::LlamaStage& model() { return model_; }

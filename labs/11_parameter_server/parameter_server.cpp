@@ -28,7 +28,7 @@ bool may_start(const Server& server) {
 
 std::optional<lab::Ticket> on_pull(Server& server, int worker) {
   // TODO(3): the worker's next ticket.
-  //  1. It asks, so it has nothing to do. What if you have a lease of it?
+  //  1. It asks, so it has nothing to do. What if it still has a lease?
   //  2. Which item comes first, and when is there none?
   lab::not_implemented("3", "labs/11_parameter_server/parameter_server.cpp");
 }

@@ -5,8 +5,8 @@
 // time; messages may be lost, late, or sent twice.
 //
 // The functions are called one at a time, whenever something has happened. They never wait and send
-// nothing: what they return is sent for them, in the simulation as over TCP. They keep nothing
-// between calls but what is in Server, Worker and Outer.
+// nothing: what they return is sent for them, in the simulation and over TCP alike. They keep
+// nothing between calls but what is in Server, Worker and Outer.
 #pragma once
 
 #include <cstdint>
@@ -109,7 +109,8 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 /// `seed` and `round` are below 2^32, because std::seed_seq uses no more than 32 bits of a number.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
 /// clients is as likely as any other. Two seeds give different sequences of sets. Nor may one
-/// sequence be another one, shifted by some rounds, as with a generator made of `seed + round`.
+/// sequence be another one shifted by some rounds, as it would be with a generator seeded with
+/// `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.
@@ -132,8 +133,8 @@ struct Outer {
 ///   w = w + lr (d + mu b)
 ///
 /// `weights` is w, flat, and changes in place; so does outer.velocity. lr = 1 and mu = 0 leave
-/// lab 03's average. Without results, or without samples, nothing changes. The results stay as
-/// they are; all their weights are finite, also times M, and in memory of their own.
+/// lab 03's average. Without results, or without samples, nothing changes. The results stay as they
+/// are; all their weights are finite, even times M, and in separate memory.
 void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer);
 
 /// Task 6 · How long one synchronous step's messages take, in seconds, with the weights (`bytes`)
@@ -144,8 +145,8 @@ void outer_step(const lab::Tensor& weights, std::span<const ClientResult> result
 /// messages one after the other.
 double server_seconds(int workers, int servers, double bytes, const lab::LinkCost& link);
 
-/// Task 6 · A ring all-reduce of as many bytes among the workers, without a server: lab 07's time
-/// with equal chunks, whole or not, and without the additions.
+/// Task 6 · A ring all-reduce of the same number of bytes among the workers, without a server: lab
+/// 07's time with equal chunks, whole or not, and without the additions.
 double ring_seconds(int workers, double bytes, const lab::LinkCost& link);
 
 /// Task 6 · The fewest servers, from 1 to `workers`, with which server_seconds is at most

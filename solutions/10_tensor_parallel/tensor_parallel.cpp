@@ -177,8 +177,8 @@ double causal_lm_loss(const Tensor& logits, const lab::TokenBatch& batch, int64_
                     [&](int64_t i) { largest.data()[i] = *std::ranges::max_element(row(i)); });
   if (ranks.size() > 1) ranks.all_reduce(largest, lab::ReduceOp::kMax);
 
-  // Of each position the sum of the exponentials, and the target's score, which one rank has. Both
-  // count from the largest score: near 10,000 a float has no third decimal.
+  // For each position, the sum of the exponentials and the target's score, which one rank has. Both
+  // are relative to the largest score: near 10,000 a float has no third decimal.
   const Tensor sums = Tensor::zeros({2, positions});
   const std::span<float> exponentials = sums.rows(0, 1).values();
   const std::span<float> scores = sums.rows(1, 2).values();

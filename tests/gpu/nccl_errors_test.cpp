@@ -49,7 +49,7 @@ TEST_F(NcclPair, MessagesInAnotherOrderAreAnError) {
       },
       10s);
   for (const std::string& error : errors)
-    EXPECT_TRUE(contains(error, "received in another order than they were sent") &&
+    EXPECT_TRUE(contains(error, "received in a different order than sent") &&
                 contains(error, "--comm gloo"))
         << error;
 }

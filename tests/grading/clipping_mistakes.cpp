@@ -78,24 +78,24 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
   add(s.part(clipped(whole, std::floor(limit))),
       "clipped to another limit: max_gradient_norm is not a whole number, and must not be rounded");
   add(clipped_by(s, whole, [](const Numbers& part) { return norm(part); }),
-      "clipped by the norm of this stage's own gradients: it is the norm of the whole model's that "
-      "counts");
+      "clipped by the norm of this stage's own gradients: use the norm of the whole model's "
+      "gradients");
   add(clipped_by(s, whole,
                  [root = std::sqrt(static_cast<double>(s.training.stages()))](const Numbers& part) {
                    return root * norm(part);
                  }),
-      "each stage is clipped separately, to max_gradient_norm divided by the root of the number of "
-      "stages: it is the norm of the whole model's gradients that counts");
+      "each stage is clipped separately, to max_gradient_norm divided by the root of the number "
+      "of stages: clip by the norm of the whole model's gradients");
   const double sum_of_norms = sum_of_stage_norms(s, whole);
   add(clipped_by(s, whole, [&](const Numbers&) { return sum_of_norms; }),
       "clipped by the sum of the stages' norms: a norm is the root of the sum of all squares");
   const double root = std::sqrt(static_cast<double>(s.training.replicas));
   add(clipped_by(s, whole, [&](const Numbers&) { return root * length; }),
-      "the norm is too large: every weight is counted once for each replica; clip over the ranks "
-      "that hold the whole model once");
+      "the norm is too large: every weight is counted once for each replica; clip over ranks "
+      "that together hold the model once");
   add(clipped_by(s, whole, [&](const Numbers& part) { return root * norm(part); }),
-      "clipped by a norm over the replicas of this stage: they have the same weights several times "
-      "and none of other stages; clip over the ranks that hold the whole model once");
+      "clipped by a norm over the replicas of this stage: these all hold the same weights, and "
+      "none of the other stages; clip over ranks that together hold the model once");
   if (s.training.ranks() == 1) {
     add(clipped_tensors(s, whole),
         "every tensor is clipped by its own norm: it is the norm of all gradients together that "
@@ -125,8 +125,8 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
     for (size_t i = 0; i < own.size(); ++i) clipped_first[i] += targets / s.all.targets * own[i];
   }
   add(s.part(clipped_first),
-      "clipped before they were averaged: it is the norm of the average that counts, and each rank "
-      "has cut off a different part of its own");
+      "clipped before they were averaged: the norm of the average is the one that counts, and "
+      "each rank has scaled its gradients by a different factor");
 }
 
 }  // namespace lab::grading

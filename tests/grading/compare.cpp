@@ -131,8 +131,9 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
     wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
   if (2 * wrong >= got.size() && is_roughly_right(got, expected.values))
     return expected.what +
-           ": right in the first digits only: is something rounded, or added up in a type that is "
-           "too short? Or has a small number, such as an epsilon, another value or place?";
+           ": right in the first digits only: is something rounded, or added up in too narrow a "
+           "type? Or does a small term, such as an epsilon, have the wrong value or the wrong "
+           "place?";
   if (got.size() == 1) return expected.what + ": wrong";
   return fmt::format("{}: {} of {} numbers {} wrong", expected.what, wrong, got.size(),
                      wrong == 1 ? "is" : "are");

@@ -48,8 +48,8 @@ struct RankJob {
 /// command is printed, and there is no deadline.
 std::vector<RankResult> run_ranks(const RankJob& job);
 
-/// The same, and where ranks had to be ended at the deadline although they had hardly computed, as
-/// on a machine that is busy with other things, once more with kPatience times the deadline.
+/// The same; but if ranks had to be ended at the deadline although they had hardly computed, as on
+/// a machine that is busy with other things, runs them once more with kPatience times the deadline.
 std::vector<RankResult> run_ranks_patiently(const RankJob& job);
 inline constexpr double kPatience = 4;
 

@@ -26,13 +26,13 @@ bool holds(std::span<const int64_t> sequences, int64_t sequence) {
 std::string origin(const Epoch& e, int64_t sequence) {
   if (sequence >= 0 && sequence < std::ssize(e.order))
     return fmt::format(
-        "these are positions in order; shard must return the sequences at the {}'s positions, "
+        "these are positions in `order`; shard must return the sequences at the {}'s positions, "
         "order[p] and not p",
         e.reader);
   const auto is_narrowed = [&](int64_t own) { return static_cast<int32_t>(own) == sequence; };
   if (std::ranges::any_of(e.order, is_narrowed))
     return "sequences are int64_t, and must not be narrowed to 32 bits";
-  return "is something outside of order read?";
+  return "was it read from outside `order`?";
 }
 
 std::string foreign_sequence(const Epoch& e) {
@@ -59,8 +59,8 @@ std::string overlap(const Epoch& e) {
   if (e.shares.size() > 1 && !e.shares[0].empty() &&
       std::ranges::all_of(e.shares, [&](const Sequences& share) { return share == e.shares[0]; }))
     return fmt::format(
-        "every {} reads the same sequences: they would all compute the same gradient, which is "
-        "worth no more than one of them",
+        "every {} reads the same sequences: they would all compute the same gradient, and one of "
+        "them would be enough",
         e.reader);
   std::map<int64_t, size_t> readers;
   size_t twice = 0;
@@ -81,7 +81,7 @@ std::string overlap(const Epoch& e) {
         "the epoch, the shards overlap ({})",
         e.reader, first);
   return fmt::format("the shards are not disjoint: {}{}", first,
-                     twice > 1 ? fmt::format("; in all, {} are read again", twice) : "");
+                     twice > 1 ? fmt::format("; {} repeated reads in all", twice) : "");
 }
 
 std::string unequal_lengths(const Epoch& e) {
@@ -90,8 +90,9 @@ std::string unequal_lengths(const Epoch& e) {
   const auto longest = most - e.shares.begin();
   if (least->size() != most->size())
     return fmt::format(
-        "the shards are not equally long: {0} {1} has {2} sequences, {0} {3} has {4}; after {4} "
-        "steps of one sequence {0} {1} would begin another one, and wait for {0} {3} forever",
+        "the shards are not equally long: {0} {1} has {2} sequences, {0} {3} has {4}; with one "
+        "sequence per step, {0} {1} would begin another step after step {4}, and wait for {0} "
+        "{3} forever",
         e.reader, longest, most->size(), shortest, least->size());
   if (least->size() != e.per_reader())
     return fmt::format(
@@ -106,8 +107,8 @@ std::string wrong_rest(const Epoch& e) {
                              [&](const Sequences& own) { return holds(own, e.order[i]); }))
       return fmt::format(
           "no {} reads sequence {} at position {} of the order: only the last {} may be left out "
-          "(the remainder of order.size() divided by the number of {}s), so that every epoch "
-          "leaves out others",
+          "(the remainder of order.size() divided by the number of {}s), so that each epoch "
+          "leaves out different ones",
           e.reader, e.order[i], i, e.order.size() % e.shares.size(), e.reader);
   return "";
 }
@@ -120,9 +121,9 @@ std::string lost_order(const Epoch& e) {
       if (const int64_t before = e.shares[r][i - 1], own = e.shares[r][i];
           places[own] < places[before])
         return fmt::format(
-            "{} {} has sequence {} before {}, the epoch has it after: keep the order of `order`. "
-            "That is the shuffle, and a sorted shard has lost it; so has one of positions, in "
-            "place of what is there",
+            "{} {} has sequence {} before {}, but the epoch has it after: keep the order of "
+            "`order`. That order is the shuffle, and a sorted shard has lost it; so has a shard "
+            "of positions p in place of order[p]",
             e.reader, r, before, own);
   return "";
 }

@@ -1,4 +1,4 @@
-// ShortTurns: lets what threads do to each other happen soon, also on a machine with one core.
+// ShortTurns: makes races between threads show soon, even on a machine with one core.
 #pragma once
 
 #include <sys/syscall.h>
@@ -48,7 +48,7 @@ class ShortTurns {
   ShortTurns(const ShortTurns&) = delete;
   ShortTurns& operator=(const ShortTurns&) = delete;
 
-  /// Whether there have been so many that a race has hardly gone unnoticed.
+  /// Whether there have been enough turns that a race is unlikely to have gone unnoticed.
   static bool over() { return turns_left() <= 0; }
 
  private:

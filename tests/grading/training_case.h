@@ -65,8 +65,8 @@ struct CaseLimits {
 /// simplest case comes first.
 std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed);
 
-/// Left-over gradients do not matter to a whole step: it finds what an overflow leaves in the place
-/// of kLargeLeftover. 0 times infinity is not 0.
+/// Leftover gradients must not affect a whole step. In the place of kLargeLeftover it finds what an
+/// overflow leaves: 0 times infinity is not 0.
 inline constexpr float kLargeLeftover = 0.5F;
 inline float overflowed(float leftover) {
   return leftover == kLargeLeftover ? std::numeric_limits<float>::infinity() : leftover;

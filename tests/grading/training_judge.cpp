@@ -52,7 +52,7 @@ void expect_one_update(const TrainingStep& s, size_t rank) {
   if (counted != static_cast<double>(s.step + 1))
     stop(
         fmt::format("{}optimizer.steps() is {} after step {} of a new optimizer: optimizer.step "
-                    "counts its own updates, leave set_steps to checkpoints",
+                    "counts the updates; set_steps is for checkpoints only",
                     s.who(rank), counted, s.step + 1));
 }
 
@@ -67,8 +67,9 @@ Expected expected_gradients(const TrainingStep& s) {
       .mistakes = [&s] { return gradient_mistakes(s); },
       .if_not_finite = std::isinf(overflowed(s.training.leftover))
                            ? s.contract.gradients +
-                                 ": not finite: the gradients were infinite before the step, which "
-                                 "sets them to 0 first, on every rank (0 times infinity is not 0)"
+                                 ": not finite: the gradients were infinite before the step, "
+                                 "which must set them to 0 first, on every rank (0 times "
+                                 "infinity is not 0)"
                            : s.contract.gradients + ": not finite: 0 divided by 0 targets?"};
   const double largest = largest_magnitude(whole);
   for (double& tolerance : expected.tolerance)
@@ -138,8 +139,9 @@ void expect_loss_calls(const TrainingStep& s, size_t rank) {
   const size_t microbatches = s.own.microbatches.size();
   if (calls != microbatches)
     stop(fmt::format(
-        "{}call the function that is passed in, `loss`, once for each microbatch, also for one "
-        "without targets, and not one of your own\nin step {}: calls of loss: {}, microbatches: {}",
+        "{}call the function that is passed in, `loss`, once for each microbatch, even for one "
+        "without targets; do not call one of your own\n"
+        "in step {}: calls of loss: {}, microbatches: {}",
         s.who(rank), s.step + 1, calls, microbatches));
 }
 

@@ -111,7 +111,8 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
        [=](const Microbatch& b) { return is_last(b) ? 1 / total : 0.0; }},
       {"only the first microbatch arrived",
        [=](const Microbatch& b) { return b.number == 0 ? 1 / total : 0.0; }},
-      {count == 1 ? "they are 0: is zero_gradients called after the backward pass, or no pass made?"
+      {count == 1 ? "they are 0: is zero_gradients called after the backward pass, or is no "
+                    "backward pass made?"
                   : "the last microbatch is missing",
        [=](const Microbatch& b) { return is_last(b) ? 0.0 : 1 / total; }},
       {"the first microbatch is missing",
@@ -131,8 +132,8 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
     std::erase_if(all, &Weighing::by_total);
   else if (s.contract.loss == StepContract::Loss::kOwnMean && s.own.targets < s.all.targets)
     all.insert(all.begin(),
-               {"loss was given the targets of all ranks: it gets the number of this rank's own, "
-                "and the mean over all is made afterwards",
+               {"loss was given the number of targets of all ranks: pass this rank's own number; "
+                "the mean over all ranks is taken afterwards",
                 [=, &p](const Microbatch& b) { return p.targets_of(b.replica) / total / total; }});
   return all;
 }
@@ -184,10 +185,10 @@ void add_kept_losses(const TrainingStep& s, double right,
                      const std::function<void(double loss, const std::string& message)>& add) {
   if (s.earlier_losses.empty()) return;
   const double last = s.earlier_losses.back();
-  const std::string kept = "; every step begins anew, and a static variable keeps its value";
-  add(last + right, "it goes on from that of the step before" + kept);
+  const std::string kept = "; every step starts from 0, but a static variable keeps its value";
+  add(last + right, "it is added to that of the previous step" + kept);
   add(s.earlier_losses.front(), "that of the first step" + kept);
-  add(last, "that of the step before" + kept);
+  add(last, "that of the previous step" + kept);
   double sum = right;
   for (const double loss : s.earlier_losses) sum += loss;
   const auto steps = static_cast<double>(s.earlier_losses.size() + 1);
@@ -254,8 +255,8 @@ std::vector<Mistake> gradient_mistakes(const TrainingStep& s) {
     for (size_t i = 0; i < whole.size(); ++i) all_with_before[i] += times * s.before_of_stages[i];
     mistakes.push_back({s.part(clipped(all_with_before, limit)), what + not_zeroed});
   }
-  mistakes.push_back({s.before, what + "those from before the step: the update comes before the "
-                                       "backward pass?"});
+  mistakes.push_back({s.before, what + "those from before the step: is the update made before "
+                                       "the backward pass?"});
   return mistakes;
 }
 

@@ -30,7 +30,7 @@ struct StepContract {
   } loss = Loss::kOwnMean;
   bool updates_only = true;               // nothing but the optimizer changes the weights
   bool loss_of_every_microbatch = false;  // each rank calls it for each of its microbatches, once
-  /// The loss is given the targets of all replicas. Where it was, no Weighing `by_total` is told.
+  /// The loss must get the targets of all replicas. If it did, no Weighing `by_total` is reported.
   bool loss_gets_all_targets = false;
   bool bits_of_one_process = false;
   bool loss_in_parts = false;  // added up in another order than that of one process: other bits

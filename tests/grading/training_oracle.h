@@ -25,7 +25,7 @@ struct MicrobatchPart {
   double loss = 0;       // summed over the targets
   Numbers gradient;      // likewise; packed, of the whole model
   Numbers early;         // as it is if gradients() is asked for before the passes; of a tied head
-  double rounding = 0;   // how far the gradient is from itself with other roundings, at most
+  double rounding = 0;   // how far, at most, other roundings move the gradient
 };
 
 /// Some microbatches of a step: those of all replicas, or of one.

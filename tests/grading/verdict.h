@@ -56,7 +56,7 @@ struct Call {
   std::string scenario;
   std::vector<Parcel> inputs;  // one per rank
   std::string name = {};       // "no rank has a target": told when this call fails
-  /// Of a function of another task: not judged, and where it fails, nothing after it is.
+  /// Calls a function of another task: it is not judged; if it fails, nothing after it is either.
   bool prelude = false;
   /// The mistake that most often ends a process in this call: told before the signal.
   std::string if_it_crashes = {};

@@ -167,8 +167,8 @@ launch_all 2 far --dp 2 --pp 2 --steps 100000
 wait_for_steps far
 ip -n host1 link set eth0 down
 fails far 20
-says far 0 'error: rank [23] has not been heard of for [0-9]+ s while'
-says far 0 'rank 1 ends: rank [23] has not been heard of'
+says far 0 'error: rank [23] has not been heard from for [0-9]+ s while'
+says far 0 'rank 1 ends: rank [23] has not been heard from'
 says far 1 'error: rank 0 is gone .* while rank 2'
 says far 1 'error: the job cannot go on, for the reason that ranks 2 and 3 gave above'
 ip -n host1 link set eth0 up
@@ -177,7 +177,7 @@ launch_all 3 near --steps 100000
 wait_for_steps near
 ip link set port0 down
 fails near 20
-says near 0 'error: rank [2-5] has not been heard of for [0-9]+ s while'
+says near 0 'error: rank [2-5] has not been heard from for [0-9]+ s while'
 for k in 1 2; do says near "$k" 'error: rank 0 is gone .* while rank'; done
 ip link set port0 up
 
@@ -196,8 +196,8 @@ launch_all 2 gone --dp 2 --pp 2 --steps 100000
 wait_for_steps gone
 kill -9 "$(pgrep -P "$(pgrep -P "${launchers[1]}")")" # the first of host 1's processes
 fails gone 20
-says gone 0 'error: rank [23] has not been heard of for [0-9]+ s while'
-says gone 0 'rank 1 ends: rank [23] has not been heard of'
+says gone 0 'error: rank [23] has not been heard from for [0-9]+ s while'
+says gone 0 'rank 1 ends: rank [23] has not been heard from'
 
 # Hosts that disagree.
 head -c 100000 "$(dirname "$here")/../data/stories.txt" >other.txt

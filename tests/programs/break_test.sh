@@ -51,7 +51,7 @@ has learns.txt '^right .* done'
 has learns.txt '^wrong .* done'
 has learns.txt '^look at .* timelines'
 page learns/index.html 2 2
-has learns/index.html 'task 1 fails: .*has sent on its own input'
+has learns/index.html 'task 1 fails: .*has passed on its own input'
 lacks learns/index.html 'class="added"'
 cmp -s <(grep -o '"loss":[^,]*' learns/right/metrics.jsonl) <(grep -o '"loss":[^,]*' learns/wrong/metrics.jsonl) &&
   fail "the wrong version has the right one's losses"

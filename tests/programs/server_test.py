@@ -90,8 +90,8 @@ def refuse_foreign_workers(run):
             ("--batch", 2, "the server has 'batch 1', the worker 'batch 2'"),
             ("--data", corpus, "the server has 'corpus [0-9a-f]{16}', the worker 'corpus [0-9a-f]{16}'")):
         worker = run.start(**{option: value, "--work-for": run.address})
-        worker.fails(f"^error: the server at {run.address} computes something else than this worker: {said}; "
-                     "start it with the server's options$")
+        worker.fails(f"^error: the server at {run.address} computes something other than this "
+                     f"worker: {said}; start it with the server's options$")
 
 
 def send_garbage(run):
@@ -142,11 +142,13 @@ def strangers(program, data):
         os.kill(worker, signal.SIGSTOP)
         refuse_foreign_workers(run)
         push_invalid_tickets(run, *send_garbage(run))
-        for note in ("closed: what arrived is not of a parameter server", "closed: the first frame is no greeting",
+        for note in ("closed: the data is not from a parameter server",
+                     "closed: the first frame is not a greeting",
                      "closed: a frame of the unknown kind 77", f"closed: a frame of {1 << 62} bytes",
                      "refused a worker that computes something else: the server has 'dim 16', the worker 'dim 32'",
                      "the server has 'protocol 1', the worker 'protocol 2'",
-                     "worker 1 is gone: what arrived is not of a parameter server", "gone: a push with -1 samples",
+                     "worker 1 is gone: the data is not from a parameter server",
+                     "gone: a push with -1 samples",
                      "gone: a tensor of 4 bytes", "gone: a frame that no worker sends"):
             within(LIMIT_S, lambda: f"'{note}' in {run.server.said()}", lambda: note in run.server.said())
         os.kill(worker, signal.SIGCONT)

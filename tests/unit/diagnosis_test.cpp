@@ -231,7 +231,7 @@ TEST(Diagnosis, RanksThatAreGone) {
             "rank 2 is stopped (SIGSTOP or Ctrl-Z) while rank 0 waited for it in "
             "all_reduce #41");
   EXPECT_EQ(headline_with(RankFate::kSilent, 5),
-            "rank 2 has not been heard of for 5 s while rank 0 waited for it in all_reduce #41");
+            "rank 2 has not been heard from for 5 s while rank 0 waited for it in all_reduce #41");
   EXPECT_EQ(headline_with(RankFate::kRunning, 0, true),
             "rank 2 has left the job while rank 0 waited for it in all_reduce #41");
   EXPECT_EQ(headline_with(RankFate::kRunning, 0), "nothing");

@@ -54,7 +54,7 @@ TEST_F(Beats, ARankThatIsNoLongerHeardOfIsNamed) {
   beat();
   const auto diagnosis = look_for(std::chrono::seconds(30), false);
   ASSERT_TRUE(diagnosis.has_value()) << "silence was not noticed";
-  EXPECT_NE(diagnosis->headline.find("rank 1 has not been heard of"), std::string::npos)
+  EXPECT_NE(diagnosis->headline.find("rank 1 has not been heard from"), std::string::npos)
       << diagnosis->text();
 }
 
@@ -85,7 +85,7 @@ TEST_F(Beats, ARankThatIsGoneIsNamedAndNotTheErrorThatItCauses) {
   store_.set(job_keys::failed(0), std::to_string(store_.add(job_keys::kFailures, 1)));
   const auto diagnosis = look_for(std::chrono::seconds(30), false);
   ASSERT_TRUE(diagnosis.has_value());
-  EXPECT_NE(diagnosis->headline.find("rank 1 has not been heard of"), std::string::npos)
+  EXPECT_NE(diagnosis->headline.find("rank 1 has not been heard from"), std::string::npos)
       << diagnosis->text();
 }
 

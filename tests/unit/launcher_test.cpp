@@ -34,7 +34,7 @@ TEST_F(Launcher, OthersWaitAsLongAsTheFirstRankGoesOn) {
   EXPECT_EQ(count_of(output_, "[0] worked\n"), 1) << output_;
   EXPECT_EQ(count_of(output_, "waited\n"), 2) << output_;
   EXPECT_NE(run("work_for_long", 3, /*who=*/1), 0) << output_;
-  EXPECT_TRUE(said("the work of rank 0 makes no progress: nothing was heard of it for 1 s"))
+  EXPECT_TRUE(said("the work of rank 0 makes no progress: nothing was heard from it for 1 s"))
       << output_;
 }
 

@@ -175,9 +175,9 @@ TEST(RankEnvironment, UsageErrors) {
   EXPECT_EQ(usage_error({{"RANK", "one"}, {"WORLD_SIZE", "2"}}),
             "RANK='one' in the environment is not a whole number");
   EXPECT_EQ(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "0"}}),
-            "world size 0 (RANK and WORLD_SIZE): a job has one rank at least");
+            "world size 0 (RANK and WORLD_SIZE): a job has at least one rank");
   EXPECT_EQ(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "65"}}),
-            "world size 65 (RANK and WORLD_SIZE): 64 ranks are the most");
+            "world size 65 (RANK and WORLD_SIZE): at most 64 ranks are possible");
   EXPECT_EQ(usage_error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}),
             "rank 2 (RANK and WORLD_SIZE): with world size 2, ranks are numbered 0 to 1");
   EXPECT_EQ(usage_error({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}),
@@ -244,7 +244,7 @@ TEST(RankEnvironment, WhatALauncherDoesNotSay) {
   mpi = kOpenMpi;
   mpi.erase("PMIX_NAMESPACE");
   EXPECT_EQ(usage_error(mpi),
-            "MASTER_PORT is not set, and mpirun says no number of the job to derive one from: set "
+            "MASTER_PORT is not set, and mpirun gives no job number to derive one from: set "
             "it to a port that is free on rank 0's machine");
 }
 

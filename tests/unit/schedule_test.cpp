@@ -104,7 +104,7 @@ TEST(Schedule, RefusesWordsThatAreNoActions) {
   for (const char* word : {"F", "G0", "0", "f0", "F-1", "F0*", "B1*", "<0", ">F", ">*", "<", "*",
                            ">>F0", "F0x", "F0**", "<F0**", "F99999999999", "F0F1"}) {
     const std::string error = parse_error(fmt::format("stages 1 microbatches 2\n0: F0 {}", word));
-    EXPECT_TRUE(error.starts_with(fmt::format("plan.txt:2: '{}' is no action", word))) << error;
+    EXPECT_TRUE(error.starts_with(fmt::format("plan.txt:2: '{}' is not an action", word))) << error;
   }
 }
 

@@ -123,8 +123,9 @@ std::string describe_fate(const RankSnapshot& rank) {
     case RankFate::kStopped:
       return fmt::format("rank {} is stopped (SIGSTOP or Ctrl-Z)", r);
     case RankFate::kSilent:
-      return rank.status > 0 ? fmt::format("rank {} has not been heard of for {} s", r, rank.status)
-                             : fmt::format("rank {} has not been heard of for some time", r);
+      return rank.status > 0
+                 ? fmt::format("rank {} has not been heard from for {} s", r, rank.status)
+                 : fmt::format("rank {} has not been heard from for some time", r);
     case RankFate::kUnknown:
     case RankFate::kRunning:
       break;

@@ -79,8 +79,8 @@ std::string advice_about_circle(const std::vector<OpKind>& kinds, bool sends_are
     return "nobody sends before it has received: the rank where the data starts must not receive "
            "first; ranks that have their data already can send it with isend before they wait";
   if (std::ranges::all_of(kinds, is_message))
-    return "messages are waited for in an order that cannot be: change it on one rank, or post "
-           "with isend/irecv and wait afterwards";
+    return "messages are waited for in an impossible order: change it on one rank, or post with "
+           "isend/irecv and wait afterwards";
   return "a collective returns when all ranks of its group have entered it: bring collectives and "
          "messages into the same order on all ranks";
 }

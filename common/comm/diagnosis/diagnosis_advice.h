@@ -14,8 +14,8 @@ std::string mismatch_headline(const RankSnapshot& a, const OpRecord& a_op, const
 
 std::string advice_about_mismatch(const OpRecord& op);
 std::string advice_about_streams(const OpRecord& a, const OpRecord& b);
-/// `kinds`: those of the operations in the circle. `sends_are_posted`: by one of its ranks, and not
-/// done.
+/// `kinds`: the kinds of operation in the circle. `sends_are_posted`: one of its ranks has posted
+/// sends that are not done.
 std::string advice_about_circle(const std::vector<OpKind>& kinds, bool sends_are_posted);
 /// About a rank that has ended, or is stopped or silent.
 std::string advice_about(const RankSnapshot& gone);

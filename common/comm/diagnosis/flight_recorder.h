@@ -11,8 +11,8 @@
 
 namespace lab {
 
-/// Several threads may write and read. What other processes see of it are the snapshots that the
-/// rank's Watchdog publishes.
+/// Several threads may write and read. Other processes see only the snapshots that the rank's
+/// Watchdog publishes.
 class FlightRecorder {
  public:
   static constexpr size_t kHistory = 16384;  // finished operations that are kept
@@ -35,9 +35,9 @@ class FlightRecorder {
   /// until `done`, even if its data has arrived. Throws Error if 1,024 operations are pending
   /// already.
   uint64_t posted(OpRecord record);
-  /// All do nothing for an id that is not pending. `started` and `finished`: a collective that was
-  /// posted is at the head of its group's queue, and the network is done with it; at a time by this
-  /// record's clock, or now.
+  /// All of these ignore an id that is not pending. `started`: a posted collective has reached the
+  /// head of its group's queue. `finished`: the network is done with it. `at_ns`: when, by this
+  /// record's clock; 0: now.
   void started(uint64_t id, int64_t at_ns = 0);
   void finished(uint64_t id, int64_t at_ns = 0);
   void waiting(uint64_t id);

@@ -152,7 +152,7 @@ RankSnapshot decode_snapshot(const std::string& bytes) {
   Reader read(bytes);
   uint32_t magic = 0;
   read(magic);
-  check(magic == kMagic, "it is none, or of another version of the workbook");
+  check(magic == kMagic, "it is not a snapshot, or is from another version of the workbook");
   RankSnapshot snapshot;
   visit_head(read, snapshot);
   uint8_t left = 0;

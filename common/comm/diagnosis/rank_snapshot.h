@@ -37,8 +37,8 @@ struct OpRecord {
   /// number in the group, from 1.
   uint64_t sequence = 0;
   int64_t posted_ns = 0;  // CLOCK_MONOTONIC
-  /// Of a collective that was posted: when its turn had come, and when the network was done with
-  /// it; 0: not yet. The rank may not have waited for it even then.
+  /// For a posted collective: when its turn came, and when the network was done with it; 0: not
+  /// yet. Even then, the rank may not have waited for it.
   int64_t started_ns = 0;
   int64_t finished_ns = 0;
   int64_t waiting_ns = 0;  // when the rank began to wait; 0: it has not

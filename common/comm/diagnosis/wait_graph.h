@@ -18,8 +18,8 @@ enum class Part {
 struct Counterpart {
   int rank = 0;
   Part part = Part::kNotPosted;
-  /// Of the other rank, while it is pending. Of a message that it has not posted: one that it has
-  /// posted to, or from, the same rank with another tag or in another group, if there is any.
+  /// The other rank's operation while it is pending. If that rank has not posted the message: one
+  /// that it has posted to, or from, the same rank with another tag or in another group, if any.
   const OpRecord* op = nullptr;
 
   /// The wait cannot end unless the other rank acts.

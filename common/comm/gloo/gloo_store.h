@@ -26,7 +26,7 @@ class GlooStore final : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys) override {
     for (const std::string& key : keys) get(key);
   }
-  // The time that Gloo asks for is that of a connection. A rank may arrive much later.
+  // Gloo passes its timeout for a connection, which is ignored: a rank may arrive much later.
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
     wait(keys);
   }

@@ -134,9 +134,9 @@ class GlooTransport final : public Transport {
                     .timeout = timeout});
   }
 
-  /// Between two ranks, Gloo takes the first connection to a rank's port for that of the other: one
-  /// from elsewhere, such as a port scanner's, spoils the group. Then all ranks connect again,
-  /// through other ports, and wait twice as long. `members`: as the world numbers them.
+  /// Between two ranks, Gloo assumes that the first connection to a rank's port is the other
+  /// rank's; one from elsewhere, such as a port scanner, spoils the group. Then all ranks connect
+  /// again, through other ports, and wait twice as long. `members`: as the world numbers them.
   static std::unique_ptr<Transport> connect(GlooDevice device, Store& store,
                                             const std::string& name,
                                             const std::vector<int>& members,
@@ -234,7 +234,7 @@ class GlooTransport final : public Transport {
     return options;
   }
 
-  /// Connects to all ranks, and makes sure that it is them.
+  /// Connects to all ranks, and makes sure that they are the right ones.
   static void connect_all(const Context& context, std::shared_ptr<GlooStore> keys,
                           GlooDevice& device, Milliseconds patience) {
     context->setTimeout(std::max(patience / 5, kShortest));  // Gloo waits five for a connection
@@ -244,7 +244,7 @@ class GlooTransport final : public Transport {
     gloo::barrier(all_connected);
   }
 
-  /// What the first rank that has a problem says of it, the same on every rank; "" if none has.
+  /// The problem of the first rank that has one, the same on every rank; "" if none has.
   static std::string first_problem(Store& store, const std::string& keys,
                                    const std::vector<int>& members, Clock::time_point deadline,
                                    Milliseconds timeout) {

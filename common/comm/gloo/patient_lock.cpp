@@ -1,15 +1,14 @@
 // Makes Gloo's thread sleep where it would spin.
 //
 // Gloo's thread only tries the lock of a connection on which something has happened. While another
-// thread writes a message there, it asks the system again and again what has happened, at full
-// speed. Where ranks are more than cores, the writer soon loses its core to such a thread, and goes
-// on a time slice later: with three ranks on two busy cores, a message of 4 bytes took 3.5 ms, and
-// takes 0.1 ms this way.
+// thread holds it to write a message, Gloo's thread polls the system at full speed. With more ranks
+// than cores, the writer soon loses its core to such a thread, and continues a time slice later:
+// with three ranks on two busy cores, a message of 4 bytes took 3.5 ms; this way it takes 0.1 ms.
 //
 // Gloo has no option for this, and its package lacks the headers that one would need to derive from
-// its connections. But a program's own functions come before those of the C library, also for the
-// libraries that it loads. So this is the pthread_mutex_trylock of all programs, and differs from
-// the C library's only when Gloo calls it. (ThreadSanitizer has to have its own.)
+// its connections. But a program's own functions take precedence over those of the C library, even
+// for the libraries that it loads. So this is the pthread_mutex_trylock of all programs, and
+// differs from the C library's only when Gloo calls it. (ThreadSanitizer has to have its own.)
 #include <dlfcn.h>
 #include <pthread.h>
 

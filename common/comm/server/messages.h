@@ -42,7 +42,7 @@ struct Reply {
   enum class Kind {
     kNothing,  // no answer in time: lost, late, or the server has no work yet
     kWork,     // to a pull
-    kTaken,    // to a push, also if the ticket was no longer valid
+    kTaken,    // to a push, even if the ticket was no longer valid
     kDone,     // to a pull: there will be no more work
   };
   Kind kind = Kind::kNothing;

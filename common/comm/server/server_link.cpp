@@ -50,10 +50,10 @@ void ServerLink::connect() {
       frame = next_frame(socket_, in_, kMostText, options_.silent_s);  // it may be busy
     if (frame) {
       require(frame->kind != Frame::Kind::kRefused,
-              "the server at {} computes something else than this worker: {}; "
+              "the server at {} computes something other than this worker: {}; "
               "start it with the server's options",
               where, first_difference(frame->payload, options_.work));
-      require(frame->kind == Frame::Kind::kWelcome, "what listens at {} is no parameter server",
+      require(frame->kind == Frame::Kind::kWelcome, "the program at {} is not a parameter server",
               where);
       options_.worker = static_cast<int>(frame->numbers[0]);
       was_connected_ = true;

@@ -18,8 +18,8 @@ class ServerLink {
     int64_t elements = 0;   // of the weights
     int worker = -1;        // -1: the server chooses
     double connect_s = 5;   // how long to try to reach the server, at first and again
-    double silent_s = 60;   // a server that is connected and says nothing for longer is gone; while
-                            // it validates or saves a checkpoint, it says nothing
+    double silent_s = 60;   // a connected server that is silent for longer counts as gone; it is
+                            // silent while it validates or saves a checkpoint
   };
 
   /// Connects and greets. Throws Error if no server answers there, or if it refuses this worker.

@@ -17,11 +17,11 @@ struct ServerHooks {
   std::function<void(const Push& push)> push;
   std::function<void(int worker)> leave;
   std::function<bool()> finished;
-  std::function<Tensor()> weights;  // a copy of the present ones, which later updates leave alone
+  std::function<Tensor()> weights;  // a copy of the current ones; later updates do not change it
 };
 
-/// Passes requests to the hooks. A pull that the hooks leave unanswered waits, and is tried again
-/// after every change, in the order of arrival. For one thread.
+/// Passes requests to the hooks. Pulls that the hooks leave unanswered are kept and retried after
+/// every change, in the order of arrival. Not thread-safe.
 class Serving {
  public:
   explicit Serving(ServerHooks hooks) : hooks_(std::move(hooks)) {}

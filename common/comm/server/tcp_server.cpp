@@ -135,7 +135,7 @@ struct TcpServer::Impl {
   }
 
   void greet(Connection& c, const Frame& frame) {
-    require(frame.kind == Frame::Kind::kHello, "the first frame is no greeting");
+    require(frame.kind == Frame::Kind::kHello, "the first frame is not a greeting");
     if (frame.payload != options.work) {
       c.out += encode({.kind = Frame::Kind::kRefused, .payload = options.work});
       c.leaves = true;
@@ -145,7 +145,7 @@ struct TcpServer::Impl {
     }
     int64_t number = frame.numbers[0];
     const std::vector<int> taken = workers();
-    // Two processes that believe to have the same number must not drive each other out forever.
+    // Two processes that both believe they have this number must not drive each other out forever.
     const bool yields = frame.numbers[1] != 0 && std::ranges::count(taken, number) > 0;
     if (number < 0 || yields)
       for (number = options.first_free; std::ranges::count(taken, number) > 0;) ++number;

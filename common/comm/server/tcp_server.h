@@ -16,11 +16,11 @@ class TcpServer {
   struct Options {
     std::string address = "127.0.0.1";
     uint16_t port = 0;      // 0: any that is free
-    std::string work = {};  // what is computed, "dim 288\nlayers 6\n": a worker must say the same
+    std::string work = {};  // what is computed, "dim 288\nlayers 6\n"; a worker must state the same
     int64_t elements = 0;   // of the weights
-    double silent_s = 60;   // a worker that computes for longer is taken for dead
+    double silent_s = 60;   // a worker that computes for longer counts as dead
     size_t most_workers = 256;
-    int first_free = 0;  // the lowest number that a worker gets who has none
+    int first_free = 0;  // the lowest number given to a worker that has none
   };
 
   /// Listens from now on. Throws Error if it cannot.
@@ -34,7 +34,7 @@ class TcpServer {
   /// Serves until the hooks have finished and all workers know it (at most `patience_s` later), or
   /// until `tick`, which is called some ten times a second, returns false. A connection that sends
   /// garbage, or whose worker computes something else, is closed with a line in `notes`. Afterwards
-  /// nobody listens any more. Throws what a hook throws.
+  /// the port is closed. Rethrows what a hook throws.
   void run(const std::function<bool()>& tick, double patience_s = 10);
 
   /// The workers that are connected now.

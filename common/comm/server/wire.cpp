@@ -41,11 +41,11 @@ std::optional<Frame> take_frame(std::string& buffer, uint64_t most_bytes) {
   if (buffer.size() < sizeof head) {
     const size_t shown = std::min(buffer.size(), kMagic.size());
     require(buffer.compare(0, shown, std::string(kMagic.data(), shown)) == 0,
-            "what arrived is not of a parameter server or its workers");
+            "the data is not from a parameter server or its workers");
     return {};
   }
   std::memcpy(&head, buffer.data(), sizeof head);
-  require(head.magic == kMagic, "what arrived is not of a parameter server or its workers");
+  require(head.magic == kMagic, "the data is not from a parameter server or its workers");
   require(head.kind >= static_cast<uint32_t>(Frame::Kind::kHello) &&
               head.kind <= static_cast<uint32_t>(Frame::Kind::kWait),
           "a frame of the unknown kind {}: another version of the workbook?", head.kind);

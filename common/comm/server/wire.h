@@ -16,8 +16,8 @@ namespace lab {
 
 struct Frame {
   enum class Kind : uint32_t {
-    kHello = 1,  // worker: its number, or -1; 1 if it had a connection under this number and lost
-                 // it, and may get another; what it will compute, as text
+    kHello = 1,  // worker: its number, or -1; 1 if it has lost a connection under this number and
+                 // accepts another number; what it will compute, as text
     kWelcome,    // server: the worker's number
     kRefused,    // server: what must be computed instead, as text
     kPull,
@@ -39,11 +39,11 @@ inline constexpr uint64_t kMostText = 16 * 1024;
 std::string encode(const Frame& frame);
 
 /// Takes the first frame from the front of `buffer`; nothing if it is not complete yet. Throws
-/// Error for anything that is no frame, or has a payload above `most_bytes`, as soon as its head is
-/// there.
+/// Error as soon as the head has arrived if it is not that of a frame, or announces a payload above
+/// `most_bytes`.
 std::optional<Frame> take_frame(std::string& buffer, uint64_t most_bytes);
 
-/// The first line in which what server and worker compute differs, as a message.
+/// The first line in which the descriptions of what server and worker compute differ, as a message.
 std::string first_difference(const std::string& server, const std::string& worker);
 
 /// A flat tensor as a payload, and back. Throws Error unless it has exactly `elements`.

@@ -17,7 +17,7 @@ namespace lab {
 using WorkerLogic = std::function<Request(const Reply& reply)>;
 
 struct SimulatedWorker {
-  int number = 0;  // two may have the same if one begins after the other was killed
+  int number = 0;  // two workers may share one if the second starts after the first was killed
   double compute_s = 1;
   double begins_at = 0;
   double killed_at = std::numeric_limits<double>::infinity();
@@ -55,7 +55,7 @@ struct SimulatedEvent {
 };
 
 struct WorkerSimulationReport {
-  double seconds = 0;  // when the server had finished; or the last event, if it has not
+  double seconds = 0;  // when the server finished; if it did not, when the last event was
   bool finished = false;
   std::vector<SimulatedEvent> events;
 };

@@ -16,7 +16,7 @@ namespace lab {
 /// baton on when it has to wait and when it ends. So data that ranks share needs no lock.
 class Scheduler {
  public:
-  /// `seed`: draws the rank that goes on when several can; without a seed it is the lowest.
+  /// `seed`: for drawing the rank that continues when several can; without a seed, the lowest does.
   /// `when_stuck` is called, on any rank's thread, when all ranks wait; it must make at least one
   /// of them ready.
   Scheduler(int ranks, std::optional<uint64_t> seed, std::function<void()> when_stuck);

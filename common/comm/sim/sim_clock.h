@@ -1,4 +1,4 @@
-// SimClock: what the ranks of a simulation do when, by a cost model.
+// SimClock: when the ranks of a simulation do what, according to a cost model.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct SimTraffic {
 
 /// Every rank has its own clock, which advances when the rank computes and when it waits. A
 /// transfer starts when both sides have posted it and their ends of the link are free: a rank sends
-/// one at a time and receives one at a time. Of several that could start, the earliest does; then
-/// that of the lowest sender; then the one it has posted first. So times do not depend on the order
-/// in which the threads of ranks happened to run.
+/// one at a time and receives one at a time. Of several that could start, the earliest goes first;
+/// ties go to the lowest sender, then to the transfer that it posted first. So times do not depend
+/// on the order in which the threads of ranks happened to run.
 ///
 /// `run_next` is called only when all ranks wait. What they post later cannot start before the
 /// transfer that woke them has ended: transfers are run in the order of time.
@@ -32,10 +32,10 @@ class SimClock {
   SimClock(const CostModel& costs, int ranks);
 
   double now(int rank) const { return at(rank).now; }
-  /// Of the time until now, how long the rank computed.
+  /// How long the rank has computed so far.
   double computed(int rank) const { return at(rank).computed; }
   void compute(int rank, double seconds);
-  /// The rank has waited for what ended at `time`.
+  /// Records that the rank has waited for something that ended at `time`.
   void wait_until(int rank, double time);
 
   /// A message, or a collective, whose members each send to the next one, in `rounds` rounds.

@@ -59,12 +59,12 @@ struct SimPart {
 
 struct SimEntry final : SimSide {
   SimPart part;
-  /// Told when the collective starts and when its result is here: nanoseconds by the rank's clock
-  /// with a cost model, else 0 for "now".
+  /// Called when the collective starts and when its result has arrived, with nanoseconds by the
+  /// rank's clock if there is a cost model, else with 0 for "now".
   std::function<void(int64_t)> started;
   std::function<void(int64_t)> finished;
-  std::vector<float> copy;       // of the input, and where the result goes, if their memory may be
-  std::vector<float> discarded;  // freed before the delivery
+  std::vector<float> copy;       // of the input, if its memory may be freed before the delivery
+  std::vector<float> discarded;  // where the result goes in that case
 
   void abandon() override;
 };
@@ -95,7 +95,7 @@ class SimNetwork {
     uint32_t tag = 0;
     std::vector<int> members;  // ranks of the world
     int rounds = 1;            // how many steps of a ring it costs
-    /// Gets the parts of all members, whose outputs are filled with what they held.
+    /// Gets the parts of all members; their outputs hold the numbers from before the collective.
     std::function<void(const std::vector<SimPart>&)> combine;
   };
   /// Enters a collective. It starts when all members have entered it and each of them has started

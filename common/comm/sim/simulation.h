@@ -49,7 +49,7 @@ struct SimulationOptions {
   /// Collectives of ProcessGroup cost what a ring of the members would: each of its steps takes as
   /// long as a message of 1/n of the tensor (all_gather: of the output, reduce_scatter: of the
   /// input) over the slowest of the ring's links. all_gather and reduce_scatter have n - 1 steps,
-  /// all others 2(n - 1). They add up in no time.
+  /// all others 2(n - 1). Their additions take no time.
   std::optional<CostModel> costs = {};
 };
 

@@ -24,7 +24,7 @@ class MemoryStore final : public Store {
   std::optional<std::string> get_within(const std::string& key, std::chrono::milliseconds timeout);
   int64_t add(const std::string& key, int64_t amount) override;
 
-  /// From now on nobody waits for a key, nor goes on waiting.
+  /// From now on no call waits for a key, and those that are waiting return.
   void close();
 
  private:

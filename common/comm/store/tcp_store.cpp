@@ -48,8 +48,8 @@ struct TcpStore::Impl {
     fail("the store at {} is gone: did rank 0 end?", place());
   }
 
-  /// Connects, trying repeatedly. If nobody listens, only if `patient`: later on, that means that
-  /// the server has ended.
+  /// Connects, trying repeatedly. If nobody listens, it retries only if `patient`: later on, that
+  /// means that the server has ended.
   Connection connect(Clock::time_point deadline, bool patient) {
     milliseconds pause{10};
     const auto begin = Clock::now();
@@ -115,8 +115,8 @@ struct TcpStore::Impl {
     idle.push_back(std::move(connection));
   }
 
-  /// Empty if no reply comes in time. Then the connection is of no more use: that reply may come
-  /// yet.
+  /// Empty if no reply comes in time. Then the connection is of no more use: that reply may still
+  /// come.
   std::optional<Message> exchange(Connection& connection, const Message& request,
                                   milliseconds patience) {
     const auto deadline = Clock::now() + patience;

@@ -1,4 +1,4 @@
-// TcpStore: a store over TCP, for MASTER_ADDR and MASTER_PORT; and who serves it.
+// TcpStore: a store over TCP, for MASTER_ADDR and MASTER_PORT; and its server.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ class TcpStoreServer {
   /// Error, in one line, if the port is in use (and says what to do) or the address is not this
   /// machine's.
   TcpStoreServer(const std::string& address, uint16_t port, const TcpStoreLimits& limits = {});
-  /// Waiting clients get an Error at once; replies to what has been done are still sent, for as
-  /// long as limits.message at most. No call of `store()` may be in progress.
+  /// Waiting clients get an Error at once; replies to finished requests are still sent, for at most
+  /// limits.message. No call of `store()` may be in progress.
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;

@@ -13,15 +13,15 @@ namespace lab::tcp_store {
 /// kOver: the other side has closed the connection. kLate: the deadline has passed.
 enum class Result { kDone, kOver, kLate };
 
-/// Sends and receives what is whole, and waits for it.
+/// Sends and receives whole messages, and waits for them.
 class Connection {
  public:
   explicit Connection(Socket socket) : socket_(std::move(socket)) {}
 
   Result send(std::string_view bytes, Clock::time_point deadline) const;
-  /// The next `size` bytes; if it fails, what has come of them.
+  /// The next `size` bytes; on failure, those that have arrived.
   Result receive(size_t size, std::string& bytes, Clock::time_point deadline);
-  /// The next message. Throws Error if what arrives is none.
+  /// The next message. Throws Error if the bytes that arrive are not a message.
   Result receive(Message& message, Clock::time_point deadline);
   /// Waits until there is something to receive.
   Result wait_for_input(Clock::time_point deadline);
@@ -29,8 +29,8 @@ class Connection {
   /// Whether an idle connection can be used: the other side has neither closed it nor sent
   /// something that nobody asked for. Does not wait.
   bool is_open() const;
-  /// A thread that waits for input goes on as if the other side had closed it. One that sends may
-  /// finish.
+  /// A thread that is waiting for input continues as if the other side had closed the connection;
+  /// one that is sending may finish.
   void end_input() const;
   /// Ends it for both sides.
   void end() const;

@@ -33,8 +33,8 @@ Socket connect_to(const std::string& address, uint16_t port, Clock::time_point d
 /// For connections: data is sent at once, and a peer whose machine is gone is noticed within about
 /// a minute, unless it still has to acknowledge something.
 void prepare(const Socket& socket);
-/// Then it is noticed after so long, by the system's own rule after a quarter of an hour. So is a
-/// peer that reads nothing.
+/// Sets how long a peer may leave data unacknowledged, or read nothing, before it counts as gone;
+/// by default, the system takes about a quarter of an hour.
 void limit_unacknowledged(const Socket& socket, double seconds);
 
 /// Waits until the socket is ready for `events` (as for poll), has failed or was closed. False if

@@ -1,5 +1,5 @@
-// Products of attention on tensor cores. Each warp works on 16 rows: of the left factor, and of the
-// result, whose fragments (tensor_core.h) stay in its registers. Of a result, fragment n holds
+// Products of attention on tensor cores. Each warp works on 16 rows of the left factor and of the
+// result, whose fragments (tensor_core.h) stay in its registers. Fragment n of a result holds
 // columns 8 n to 8 n + 7.
 //
 // Tiles are read in blocks of 16 x 16. Each lane gives the address of the same place in every
@@ -81,7 +81,7 @@ class LeftFactor {
   uint32_t kept_[kKept ? kBlocks : 1][4];
 };
 
-/// product = the left factor times the transposed of a tile, whose 8 kN rows become columns.
+/// product = the left factor times the transpose of a tile, whose 8 kN rows become columns.
 template <int kHeadDim, bool kKept, int kN>
 __device__ void multiply(const LeftFactor<kHeadDim, kKept>& left, const __nv_bfloat16* tile,
                          float (&product)[kN][kNumbers]) {
@@ -111,7 +111,7 @@ __device__ inline uint32_t rounded(float low, float high) {
   return bits;
 }
 
-/// sum += weights, rounded, times a tile, whose rows are as many as the weights' columns.
+/// sum += weights, rounded, times a tile that has as many rows as the weights have columns.
 template <int kHeadDim, int kN>
 __device__ void accumulate(const float (&weights)[kN][kNumbers], const __nv_bfloat16* tile,
                            float (&sum)[kHeadDim / kQuarter][kNumbers]) {

@@ -28,7 +28,7 @@ Collectives::Collectives(Connections& connections, const std::string& unique_id,
                                         fmt::format("collectives of {} ranks", size))) {
   require(communicator_.ready_within(Patience(timeout)),
           "connecting the GPUs of {} ranks: no answer within {}: has every rank been started, and "
-          "do they reach each other (NCCL_SOCKET_IFNAME names the network)?",
+          "can they reach each other (NCCL_SOCKET_IFNAME names the network)?",
           size, seconds(timeout));
 }
 

@@ -97,7 +97,7 @@ bool MessageLink::finished(const Message& message) const {
   const uint64_t own = message.text.words[1];
   const uint64_t other = message.answer.words[1];
   require(message.answer == message.text,
-          "messages from rank {} to rank {} were received in another order than they were sent{}: "
+          "messages from rank {} to rank {} were received in a different order than sent{}: "
           "NCCL knows no tags, so post the recvs in the order of the sends, or use --comm gloo",
           ends_.from, ends_.to,
           own == other ? "" : fmt::format(" (one side has {} bytes, the other {})", own, other));

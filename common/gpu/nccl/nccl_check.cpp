@@ -19,7 +19,7 @@ const char* meaning(ncclResult_t status) {
       return "another rank has gone, or the network broke";
     case ncclInvalidUsage:
     case ncclInvalidArgument:
-      return "NCCL was asked for what it cannot do";
+      return "NCCL was asked to do something that it cannot";
     default:
       return "a fault within NCCL";
   }

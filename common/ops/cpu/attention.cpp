@@ -36,8 +36,8 @@ class Block {
   std::unique_ptr<T[]> numbers_;
 };
 
-/// The columns that products of a head's rows have. The instructions for bfloat16 take 32 numbers
-/// at a time, and a remainder takes longer than zeros do.
+/// How many columns a head's rows have in products. The instructions for bfloat16 take 32 numbers
+/// at a time, and a remainder takes longer than padding with zeros.
 template <typename T>
 int64_t padded(int64_t head_dim) {
   return std::is_same_v<T, float> ? head_dim : (head_dim + 31) / 32 * 32;

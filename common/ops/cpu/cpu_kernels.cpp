@@ -20,7 +20,7 @@ cpu::MatrixOf<Bfloat16> rounded_matrix(const Tensor& t) {
 
 bool is_rounded(const Tensor& t) { return t.type() == ElementType::kBfloat16; }
 
-/// Calls body with what turns tensors of the type of `t` into matrices.
+/// Calls `body` with a function that turns tensors of the type of `t` into matrices.
 template <typename Body>
 void as_type_of(const Tensor& t, const Body& body) {
   if (is_rounded(t))

@@ -86,8 +86,8 @@ void multiply(bool ta, bool tb, const MatrixOf<Bfloat16>& a, const MatrixOf<Bflo
               bool accumulate, const MatrixOf<C>& c) {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   thread_local dnnl::stream stream(engine);
-  // oneDNN has a cache, too. To look a product up there takes as long as a small product, and the
-  // memory for its intermediate results would be new every time.
+  // oneDNN has a cache, too, but looking a product up there takes as long as computing a small one,
+  // and the memory for its intermediate results would be allocated anew every time.
   thread_local std::map<ProductShape, RoundedProduct> products;
   constexpr size_t kMostProducts = 1000;  // a sequence that grows needs others for every token
   const ProductShape shape{thread_count(),

@@ -6,7 +6,7 @@
 
 namespace lab {
 
-/// Makes folder `out`, which must not exist or be free (check_out_is_free). If `out` is empty,
+/// Makes folder `out`, which must be free (check_out_is_free) if it exists. If `out` is empty,
 /// makes the next free `runs`/NNN-`name`. Returns it. Throws Error if that is not possible.
 std::filesystem::path make_run_folder(const std::filesystem::path& out,
                                       const std::filesystem::path& runs, const std::string& name);

@@ -21,8 +21,9 @@ struct SavedGroup {
 /// kind of the optimizer's state, as "exp_avg.<name>".
 std::vector<SavedGroup> saved_tensors(const LlamaStage& stage, const Optimizer& optimizer);
 
-/// Puts together what the ranks of `slices` hold slices of, for the first of them; the others get
-/// nothing. All of them call it. One reduce per tensor, so memory grows by one tensor elsewhere.
+/// Reassembles, on the first rank of `slices`, the tensors of which these ranks hold slices; the
+/// others get nothing. All of them call it. One reduce per tensor, so that on the other ranks
+/// memory grows by one tensor only.
 std::vector<SavedGroup> gathered(const std::vector<SavedGroup>& groups, const LlamaStage& stage,
                                  ProcessGroup& slices);
 

@@ -12,9 +12,9 @@ namespace lab {
 /// thread, so that the others inherit blocked signals. One object at a time. A ChildProcess does
 /// not inherit this.
 ///
-/// A handler uses the stack of the thread that it interrupts. In oneDNN's products for AVX-512 the
-/// stack pointer points into memory of the heap for a while (oneDNN issue 4845), which the handler
-/// then overwrites. So no thread that computes may run any signal handler.
+/// A handler uses the stack of the thread that it interrupts. In oneDNN's products for AVX-512, the
+/// stack pointer temporarily points into the heap (oneDNN issue 4845), and a handler would
+/// overwrite memory there. So no thread that computes may run a signal handler.
 class SignalThread {
  public:
   SignalThread();

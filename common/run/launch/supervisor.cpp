@@ -86,7 +86,7 @@ void Supervisor::tell_rank_zero(size_t failed) const {
     TcpStore store(address_, port_, kReachRankZero);
     store.set(job_keys::ended(ranks_.first + static_cast<int>(failed)),
               std::to_string(ranks_.children[failed]->wait_status()));
-  } catch (const Error&) {  // rank 0 is gone or unreachable: that no snapshots come must suffice
+  } catch (const Error&) {  // rank 0 is gone or unreachable: missing snapshots must suffice
   }
 }
 

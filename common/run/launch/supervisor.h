@@ -29,8 +29,8 @@ struct StartedRanks {
 };
 
 /// If all ranks are on this host, it serves their store and judges the job. If there are several
-/// hosts, rank 0 does both: then it only tells rank 0 which ranks of this host have failed, and
-/// gives all of them time to say why the job cannot go on.
+/// hosts, rank 0 does both; the supervisor then only tells rank 0 which ranks of this host have
+/// failed, and gives all ranks time to say why the job cannot go on.
 class Supervisor {
  public:
   /// `ranks` must outlive it. Throws Error if other hosts cannot reach host 0 at the address that

@@ -41,8 +41,8 @@ std::vector<StepRecord> read_metrics(const std::filesystem::path& path) {
   std::vector<StepRecord> records;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return records;
-  // A line has about 150 bytes. What follows a longer one than this was not written by a run, and a
-  // sparse file may have gigabytes of it.
+  // A line has about 150 bytes. Anything after a line longer than this was not written by a run,
+  // and a sparse file may have gigabytes of it.
   std::array<char, 4096> line{};
   std::ifstream in(path);
   while (in.getline(line.data(), line.size()))

@@ -49,9 +49,9 @@ class CommandLine {
   /// Under which heading --help shows the options that are added from now on.
   void group(const std::string& name);
 
-  /// `read` writes to `value` if the option is given; what it holds now is the default. `type` is
-  /// what --help calls a value, "N"; "": the kind of the value. For whole and decimal numbers,
-  /// texts, paths, vectors of numbers, and optionals of numbers.
+  /// `read` writes to `value` if the option is given; the present content of `value` is the
+  /// default. `type` is what --help calls a value, such as "N"; if empty, its kind. For whole and
+  /// decimal numbers, texts, paths, vectors of numbers, and optionals of numbers.
   template <typename Value>
   Option add(const std::string& name, Value& value, const std::string& type,
              const std::string& text);

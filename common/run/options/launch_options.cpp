@@ -20,7 +20,7 @@ void add_launch_options(CommandLine& line, LaunchOptions& options) {
       .within(1, kMaxWorldSize);
   add("--node-rank", options.node_rank, "N", "which of them this host is, from 0")
       .within(0, kMaxWorldSize - 1);
-  add("--rank", options.rank, "N", "be rank N of a job that is started by hand, from 0")
+  add("--rank", options.rank, "N", "be rank N (from 0) of a job that is started by hand")
       .within(0, kMaxWorldSize - 1);
   add("--world-size", options.world_size, "N", "number of ranks of that job")
       .within(1, kMaxWorldSize);

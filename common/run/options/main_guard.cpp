@@ -34,7 +34,7 @@ int report(std::string message, int code) {
 void write_output() {
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  // The reason of an earlier failure is no longer known.
+  // The reason for an earlier failure is no longer known.
   const std::string reason = errno != 0 ? std::strerror(errno) : "is the disk full?";
   require(written, "cannot write the output: {}", reason);
 }

@@ -91,7 +91,8 @@ struct RunPlan {
 
   LlamaConfig model;  // vocab_size is not an option: it is the tokenizer's
 
-  /// The options of only some programs that belong to a run like the others, by name: "--every".
+  /// Options that only some programs have, and that belong to a run as the others do, by name:
+  /// "--every".
   std::map<std::string, std::string> program;
 
   std::string config_file;  // all options as a file that --config accepts
@@ -107,8 +108,8 @@ struct RunPlan {
   void validate() const;
 };
 
-/// The folder with the corpus and the tokenizer: the one that this program was built from, or, of a
-/// program that was built to be moved, the one above it.
+/// The folder with the corpus and the tokenizer: the one that this program was built from or, if it
+/// was built to be moved, the one above the program.
 std::filesystem::path source_folder();
 
 /// A plan with corpus, tokenizer and cache of the source folder.
@@ -119,7 +120,8 @@ RunPlan default_plan();
 nlohmann::json plan_to_json(const RunPlan& plan);
 RunPlan plan_from_json(const nlohmann::json& json);
 
-/// What decides what a run computes, so that it cannot change halfway, by option: "--lr".
+/// The values that decide what a run computes and therefore cannot change halfway, by option:
+/// "--lr".
 std::vector<std::pair<std::string, nlohmann::json>> fixed_values(const RunPlan& plan);
 
 }  // namespace lab

@@ -56,7 +56,7 @@ void settle_mesh(RunPlan& plan, int ranks, bool resumed) {
   }
 }
 
-/// What was not said is one pipeline of one stage, whose layers are divided among all ranks.
+/// By default, one pipeline of one stage, whose layers are divided among all ranks.
 void settle_slices(RunPlan& plan, int ranks) {
   plan.dp = std::max(1, plan.dp);
   plan.pp = std::max(1, plan.pp);

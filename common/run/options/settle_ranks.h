@@ -17,7 +17,7 @@ inline constexpr int kMaxMicrobatches = 500;
 void add_rank_options(CommandLine& line, RunPlan& plan);
 
 /// Settles dp, pp, microbatches and accumulate, and, if this process is to start the ranks of a
-/// mesh, their number. Of a mesh, what was not given is
+/// mesh, their number. In a mesh, what was not given becomes
 ///   - dp and pp: 2 x 3. For a given number of ranks, as many stages as divide it, at most three;
 ///     one rank is 1 x 1.
 ///     If layers are divided, 1 x 1 on three ranks, or on as many as there are. In the trainer,
@@ -26,7 +26,7 @@ void add_rank_options(CommandLine& line, RunPlan& plan);
 /// `resumed`: microbatches per step of the run that is resumed; 0 for a new run.
 /// Throws UsageError: a world that is not of dp * pp * tp ranks; shards together with
 /// stages or slices; a resumed run that would read another number of microbatches per step; too
-/// many microbatches; --accumulate where these say it.
+/// many microbatches; --accumulate where microbatches and waves determine it.
 void settle_ranks(RunPlan& plan, int64_t resumed = 0);
 
 }  // namespace lab

@@ -1,4 +1,4 @@
-// The address under which others reach this machine.
+// The address at which others reach this machine.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace lab {
 /// would leave; sends nothing. Throws Error if the name is unknown or there is no route.
 std::string own_address_towards(const std::string& peer);
 
-/// Whether only this machine reaches itself there: "localhost", "127.0.0.1", "::1".
+/// Whether only this machine itself can connect there: "localhost", "127.0.0.1", "::1".
 bool is_loopback(const std::string& address);
 
 }  // namespace lab

@@ -15,8 +15,8 @@ enum class ProcessState {
 
 ProcessState process_state(int64_t pid);
 
-/// Two processes with the same text see each other under their process numbers. The text differs on
-/// other machines and in other containers of this one.
+/// Two processes that get the same text see each other's process ids. The text differs between
+/// machines, and between the containers of one machine.
 std::string process_space();
 
 /// The name of this machine, for messages.

@@ -73,9 +73,9 @@ void check_options(const LaunchOptions& options) {
 }
 
 void check_place(const std::string& source, int rank, int world_size) {
-  require_usage(world_size >= 1, "world size {} ({}): a job has one rank at least", world_size,
+  require_usage(world_size >= 1, "world size {} ({}): a job has at least one rank", world_size,
                 source);
-  require_usage(world_size <= kMaxWorldSize, "world size {} ({}): {} ranks are the most",
+  require_usage(world_size <= kMaxWorldSize, "world size {} ({}): at most {} ranks are possible",
                 world_size, source, kMaxWorldSize);
   require_usage(rank >= 0 && rank < world_size,
                 "rank {} ({}): with world size {}, ranks are numbered 0 to {}", rank, source,
@@ -173,7 +173,7 @@ uint16_t master_port(const LaunchOptions& options, const LauncherClaim& claim,
   if (named) return static_cast<uint16_t>(*named);
   if (claim.source != "mpirun" && claim.source != "srun") return kDefaultMasterPort;
   require_usage(!claim.job.empty(),
-                "MASTER_PORT is not set, and {} says no number of the job to derive one from: set "
+                "MASTER_PORT is not set, and {} gives no job number to derive one from: set "
                 "it to a port that is free on rank 0's machine",
                 claim.source);
   return derived_port(claim.job);

@@ -104,7 +104,7 @@ std::string links_section(const RunReport& report) {
       "{}.</p>\n<div class=\"links\"><div class=\"scroll\" tabindex=\"0\">{}</div>\n<div>{}"
       "<p class=\"about\">An all-reduce of B bytes among n ranks counts as a ring: 2(n−1)/n · B "
       "from each member to the next. An all-gather: (n−1) times the input, likewise. A broadcast: "
-      "B from the root to each other.</p></div></div></section>\n",
+      "B from the root to each of the others.</p></div></div></section>\n",
       format_bytes(static_cast<double>(sum.message_bytes)), format_count(sum.messages),
       format_bytes(sum.collective_bytes), is_matrix ? matrix(timeline, links, most) : list(links),
       is_matrix ? kMatrixLegend : "");

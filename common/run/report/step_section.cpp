@@ -72,7 +72,7 @@ std::string step_section(const RunReport& report) {
       "<section><h2>One step, as measured</h2>\n"
       "<p class=\"about\">Step {}, {} from its beginning to the end of its last span.{} The tall "
       "row of each rank is what it did, the lowest one what theory expects, by the same clock from "
-      "the first pass on. The numbers are microbatches; details are under the pointer.</p>\n"
+      "the first pass on. The numbers are microbatches; hover over a span for details.</p>\n"
       "{}{}{}</section>\n",
       format_count(report.metrics.back().step),
       format_time(makespan(step.measured), step.measured.unit),

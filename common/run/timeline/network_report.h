@@ -13,12 +13,12 @@ namespace lab {
 /// Whether a rank has posted collectives.
 bool has_network(const Timeline& timeline);
 
-/// After every rank a row with the collectives that it posted, while they travel. Without any, the
-/// timeline as it is.
+/// The timeline with a row after every rank that shows the collectives it posted while they travel.
+/// Unchanged if there are none.
 Timeline with_network_rows(const Timeline& timeline);
 
-/// How long the ranks wait in collectives, and how long collectives travel, in the longest case of
-/// a rank: what is exposed, and of how much. "exposed     12 ms on ...".
+/// The longest time that a rank waits in collectives, and the longest that its collectives travel:
+/// how much is exposed, out of how much. "exposed     12 ms on ...".
 std::string describe_network(const Timeline& timeline);
 
 /// Writes `folder`/timeline.svg and `folder`/trace.json (for ui.perfetto.dev).

@@ -45,7 +45,7 @@ int64_t monotonic_now_ns();
 /// What one rank did in a window: when everything that began in it began and ended, in seconds from
 /// the beginning of the window. Waiting is a span; a message that was posted and not waited for is
 /// only among the messages. So is a posted collective while it travels; its number in the window
-/// stands for a microbatch. A message without a microbatch has its tag as one. `groups`: those of
+/// takes the place of a microbatch, as the tag does for a message without one. `groups`: those of
 /// the same record; a collective of another group has no members in the timeline.
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
                            const std::vector<GroupRecord>& groups = {});

@@ -151,7 +151,7 @@ void check_can_resume(const fs::path& out) {
 }
 
 // The plan of the earlier run, updated by what is given now. Of the program's own options, only
-// those are taken over that a run keeps or carries: a checkpoint may come from anywhere.
+// those that a run keeps or carries are taken over: a checkpoint may come from anywhere.
 RunPlan updated(const RunPlan& stored, const fs::path& out, std::vector<const char*> arguments,
                 const std::set<std::string>& given, const std::set<std::string>& of_a_run,
                 const ProgramInfo& info) {

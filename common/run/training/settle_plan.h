@@ -35,12 +35,12 @@ struct ProgramInfo {
 
 /// Throws HelpRequested for --help, and UsageError for unknown, contradictory or impossible
 /// options. With --resume, options that are not given are those that the run was started with;
-/// contradicting one that decides what is computed is an error. May be given again: --steps,
+/// contradicting one that decides what is computed is an error. These may be given again: --steps,
 /// --threads, --device, --precision, --comm, folders, how often to validate and save, and options
 /// that are `carried`. So a run can continue on another machine, and without its GPU, with
-/// --device cpu --precision float32. A --split that is not given again belongs to the earlier
-/// number of stages, and is dropped with another. A run without a checkpoint starts again with the
-/// options in its folder. --cache is never taken over.
+/// --device cpu --precision float32. A --split that is not given again is dropped if the number of
+/// stages changes, since it was made for the earlier one. A run without a checkpoint starts again
+/// with the options in its folder. --cache is never taken over.
 RunPlan settle_plan(int argc, const char* const* argv, const ProgramInfo& info);
 
 }  // namespace lab

@@ -117,8 +117,8 @@ class TrainingRun {
   /// Writes a checkpoint of the last recorded step and the loss plot.
   void save_checkpoint();
 
-  /// Writes a missing last checkpoint, or what a run lacks that was killed right after it; prints a
-  /// summary and where the files are.
+  /// Writes the last checkpoint if it is missing, or the files that a run killed right after it
+  /// lacks; prints a summary and where the files are.
   void finish();
   /// Prints the story at the end, if the run is complete and the plan asks for one.
   void tell_story() const;

@@ -17,8 +17,8 @@ struct ValidatingRanks {
   /// Ranks with the same weights (of a pipeline: of the same stage), among which the microbatches
   /// are divided.
   ProcessGroup* replicas = nullptr;
-  /// The stages of a model that is cut, and what computes the logits: called on all of them, it
-  /// returns them on the last one.
+  /// The stages of a model that is cut, and the function that computes the logits: called on all
+  /// stages, it returns them on the last.
   ProcessGroup* pipeline = nullptr;
   std::function<Tensor(const TokenBatch& batch)> forward = {};
 };

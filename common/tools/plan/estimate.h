@@ -100,8 +100,8 @@ double stage_memory(const Training& training, const Layout& layout,
 ///   - all-reduce of a stage's gradients among the dp ranks that hold it, when that stage is done
 ///     (hidden by the passes of other stages where those take longer);
 ///   - shards: the same bytes as that all-reduce with shard 1, half of them once a microbatch and
-///     half once a step with 2, and three halves a microbatch with 3. What travels ahead of its use
-///     is not taken off;
+///     half once a step with 2, and three halves a microbatch with 3. Overlap from prefetching is
+///     not deducted;
 ///   - update: bytes read and written / memory bandwidth. It begins on all ranks at once: clipping
 ///     needs the norm of all gradients.
 /// Left out: messages of a few bytes (norm, loss), reading data, checkpoints, and that small

@@ -125,9 +125,9 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
       [](const Softmax& s, size_t y, double) {
         return std::log(s.sum + 1) - (s.scores[y] - s.largest);
       });
-  add(": the largest score is taken out of the sum, but not of the target's score",
+  add(": the largest score is subtracted in the sum, but not from the target's score",
       [](const Softmax& s, size_t, double loss) { return loss - s.largest; });
-  add(": the largest score is taken out of the target's score, but not of the sum",
+  add(": the largest score is subtracted from the target's score, but not in the sum",
       [](const Softmax& s, size_t, double loss) { return loss + s.largest; });
   add(": this is log sum exp alone; the target's score must be subtracted",
       [](const Softmax& s, size_t, double) { return s.largest + std::log(s.sum); });
@@ -142,7 +142,8 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
         return (s.largest + std::log(s.sum)) - s.scores[y];
       });
   for (const double limit : {10, 20, 30, 50, 80, 87, 88, 100})
-    add(fmt::format(": a target's score {:g} below the largest is cut off there: it has no limit",
+    add(fmt::format(": it stops growing when the target's score is {:g} below the largest: a "
+                    "loss has no upper limit",
                     limit),
         [=](const Softmax& s, size_t y, double) {
           return std::log(s.sum) + std::min(s.largest - s.scores[y], limit);
@@ -219,7 +220,7 @@ std::vector<Mistake> gradient_mistakes(const Rows& rows, size_t n, const Softmax
        [](double p, double y, double c) { return p - c * y; }},
       {" is multiplied by scale twice",
        [](double p, double y, double c) { return c * c * (p - y); }},
-      {": the target's entry is only what is subtracted from it: its share of the softmax is gone",
+      {": the target's entry holds only what is subtracted from it: its softmax term is missing",
        [](double p, double y, double c) { return y == 1 ? -c : c * p; }},
       {": the onehot is subtracted before the exponentials are divided by their sum",
        [=](double p, double y, double c) { return c * (p - y / sum); }},

@@ -165,7 +165,8 @@ bool has_nan(const Numbers& numbers) {
 }
 
 constexpr char kCutOff[] =
-    "the loss: is that of an improbable target cut off? It may be as large as scores are apart";
+    "the loss: is that of an improbable target cut off? It can be as large as the difference "
+    "between two scores";
 
 /// The loss alone, or the gradient alone, against the right one and all mistakes.
 void expect_part(const Case& c, const std::string& what, bool is_loss, const Numbers& got) {

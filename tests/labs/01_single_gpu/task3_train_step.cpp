@@ -38,20 +38,22 @@ void expect_order(const std::string& events) {
     if (losses > forward) stop("loss is called twice for one microbatch\nin this step: " + events);
     if (backward > losses)
       stop(
-          "backward is called before loss has put its gradient in the logits' place: it takes the "
-          "scores for gradients\nin this step: " +
+          "backward is called before loss has replaced the logits with their gradient: backward "
+          "takes the scores for gradients\n"
+          "in this step: " +
           events);
     if (forward > backward + 1)
       stop(
-          "the forward pass of a microbatch begins before the backward pass of the one before: the "
-          "activations of both are in memory (section 2.6). Is that pass left out?\nin this "
-          "step: " +
+          "the forward pass of a microbatch begins before the backward pass of the previous one: "
+          "the activations of both are in memory (section 2.6). Is that backward pass missing?\n"
+          "in this step: " +
           events);
     if (word == "update" && losses > backward) {
       const bool comes_late = events.find("backward", events.find("update")) != std::string::npos;
-      stop((comes_late ? "the optimizer steps before the last backward pass: what that adds to the "
-                         "gradients comes too late"
-                       : "a microbatch has no backward pass: each has one, even without targets") +
+      stop((comes_late
+                ? "the optimizer steps before the last backward pass: what that adds to the "
+                  "gradients comes too late"
+                : "a microbatch has no backward pass: each needs one, even without targets") +
            std::string("\nin this step: ") + events);
     }
   }
@@ -80,8 +82,8 @@ std::vector<Weighing> weighings(const StepParts& all, size_t /*replica*/) {
       {"what loss returned, divided by all targets already, is weighted by the microbatch's share "
        "of them once more",
        [=](const MicrobatchPart& b) { return b.targets * divided(total * total); }},
-      {"all microbatches from the first one without targets on are missing: it is not the end of "
-       "the step",
+      {"the first microbatch without targets and all after it are missing: it does not end the "
+       "step",
        [=](const MicrobatchPart& b) { return b.number < first_empty ? divided(total) : 0.0; }},
       {"divided by the targets of the last microbatch: add up those of all (+=)",
        [=, last = parts.back().targets](const MicrobatchPart&) { return divided(last); }}};

@@ -30,27 +30,27 @@ constexpr const char* kLessons[][3] = {
      "never wait for each other; each place belongs to one block"},
     {": reads", "wrote: without a barrier",
      "a thread reads what another one writes, with no __syncthreads() in between: it may read "
-     "before the other has written. Or have two threads the same element, by a wrong step of a "
-     "loop?"},
+     "before the other has written. Or do two threads handle the same element, because a loop "
+     "has the wrong stride?"},
     {": writes", "read: without a barrier",
      "a thread writes what another one reads, with no __syncthreads() in between: memory may be "
      "reused only after all have read it"},
     {": writes", "wrote: without a barrier",
-     "several threads write the same place, and which one is last is random: let one thread write, "
-     "or give each warp its own place. Or have two threads the same element, by a wrong step of a "
-     "loop?"},
+     "several threads write the same place, and which one is last is random: let one thread "
+     "write, or give each warp its own place. Or do two threads handle the same element, because "
+     "a loop has the wrong stride?"},
     {"", "which no thread of this block has written",
      "shared memory is read before any thread has written it: is a __syncthreads() missing between "
      "the writing and the reading, or in a branch that only some threads take? Or is more read "
      "than there is: a block has blockDim.x / 32 warps, hence as many partial results, not 32"},
     {"", "outside",
-     "a thread reaches beyond the end of an array, or before its beginning: threads beyond the end "
-     "of the row or array must compare their index with its length, too; and -1 is not an index"},
+     "a thread reaches beyond the end of an array, or before its beginning: every thread must "
+     "compare its index with the length of the row or array; and -1 is not an index"},
     {"", "never written",
      "a kernel reads where there is nothing: with 0 rows, no block may access any"},
     {"", "which do not begin at a multiple",
-     "several numbers are accessed at once, and their address is no multiple of their size: the "
-     "arrays are aligned as floats are and no more, each in its own way"},
+     "several numbers are accessed at once, at an address that is not a multiple of their size: "
+     "each array is aligned only as its floats require"},
     {"", "memory of the host",
      "a kernel accesses memory of the host: a GPU sees only its own memory"},
     {"", "", "the emulation stopped the kernel"},
@@ -63,7 +63,7 @@ constexpr const char* kProblems[][2] = {
      "its y and z dimension (2,147,483,647 in x); a block has at most 1,024 threads and 48 KiB"},
     {"fence",
      "memory next to an array was overwritten: compare each index with the length before writing"},
-    {"changed", "an array was changed that is input: the kernel may only read it"},
+    {"changed", "an input array was changed: the kernel may only read it"},
     {"unsteady",
      "the result depends on which thread comes first: is a sum formed in the order of arrival "
      "(atomicAdd), or does a thread read what another one writes?"},
@@ -141,7 +141,7 @@ void expect_numbers(Numbers got, const Expected& expected, const Options& option
   if (options.block_step > 1 && last + 1000 < got.size())
     stop(
         fmt::format("{}: none was written after number {} of {}: is the grid large enough? If a "
-                    "block has several rows, does one of them end its loop?",
+                    "block has several rows, does one of the rows end the loop early?",
                     expected.what, last, got.size()));
   const std::string message = difference(got, expected);
   if (message.empty()) return;

@@ -105,12 +105,12 @@ constexpr WrongFormula kWrongLosses[] = {
      [](const Place& a) { return a.p(); }},
     {"the losses: this is log sum exp alone; the target's score must be subtracted",
      [](const Place& a) { return a.loss() + a.z; }},
-    {"the losses: added to what was there: losses holds no numbers yet, assign them",
+    {"the losses: added to what was there; `losses` holds no numbers yet, so assign to it",
      [](const Place& a) { return a.loss() + double{kUntouched}; }},
     {"the losses: the target's score was read after it had been overwritten",
      [](const Place& a) { return a.loss() + a.z - right_gradient(a); }},
-    {"the losses: large ones are cut off, where the probability is too small for a float; a loss "
-     "is log(sum) - (score - largest), without the probability",
+    {"the losses: large ones are cut off, where the probability is too small for a float; "
+     "compute log(sum) - (score - largest), not the logarithm of a probability",
      [](const Place& a) { return std::min(a.loss(), 87.3365); }},
     {"the losses have lost their digits to rounding: near 10,000 floats are 0.001 apart; subtract "
      "the largest score from the target's score before anything is added to it (section 5.2)",
@@ -126,7 +126,7 @@ constexpr WrongFormula kWrongGradients[] = {
     {"the gradient is not multiplied by scale", [](const Place& a) { return a.p() - a.onehot; }},
     {"the gradient: the softmax is multiplied by scale, the 1 that is subtracted is not",
      [](const Place& a) { return a.scale * a.p() - a.onehot; }},
-    {"the gradient: the number of a thread is compared with the target: compare the column's",
+    {"the gradient: the target is compared with a thread's number: compare it with the column's",
      [](const Place& a) { return a.scale * (a.p() - a.by_thread); }},
     {"the gradient: 1 is subtracted in all columns of a thread: compare the column's number",
      [](const Place& a) { return a.scale * (a.p() - a.by_rest); }},

@@ -117,10 +117,10 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { t.step1 = t.step2 = std::min(t.step1, 1e6); }},
     {"step does not fit into an int: it is an int64_t, and may be above 2^31",
      [](Terms& t) { t.step1 = t.step2 = static_cast<int32_t>(static_cast<int64_t>(t.step1)); }},
-    {"the corrections are swapped: m is divided by 1 - beta1^step, v by 1 - beta2^step",
+    {"the corrections are swapped: divide m by 1 - beta1^step, and v by 1 - beta2^step",
      [](Terms& t) { t.swapped = true; }},
-    {"a moment as old + (1 - beta) (new - old): where the old one is much larger, the new one is "
-     "lost to rounding. Weigh and add them, as in the formula",
+    {"a moment is computed as old + (1 - beta) (new - old): where the old one is much larger, "
+     "the new one is lost to rounding. Weight both and add them, as in the formula",
      [](Terms& t) { t.by_difference = true; }},
     {"the root of the second moment is corrected: divide v by its correction, then take the root",
      [](Terms& t) { t.corrected_root = true; }},

@@ -81,7 +81,7 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
       "multiplied by the rank's share twice");
   if (with_targets == n)
     add([&](size_t r) { return total / targets[r]; },
-        "the share is upside down: a rank's targets are divided by those of all ranks");
+        "the share is upside down: divide a rank's targets by those of all ranks");
   add([&](size_t r) { return targets[r] / *std::ranges::max_element(targets); },
       "divided by the largest of the ranks' numbers of targets: all_reduce adds them up unless it "
       "is given ReduceOp::kMax");

@@ -62,8 +62,8 @@ std::string explain(size_t r, const std::vector<Parcel>& ranks, const std::vecto
       return fmt::format("these are the weights of rank {}; the root of the broadcast is rank 0",
                          q);
   if (got == before[r])
-    return "it still has its own weights: nothing arrived in the model. Do all ranks send or "
-           "receive, and into model.parameters() itself?";
+    return "it still has its own weights: nothing arrived in the model. Does every rank take "
+           "part, and with model.parameters() itself?";
   if (is_multiple_of_sum(got, before, 1.0))
     return "its weights are the sum over all ranks; copy those of rank 0";
   if (is_multiple_of_sum(got, before, 1.0 / static_cast<double>(ranks.size())))

@@ -145,8 +145,8 @@ void judge(const Case& c, const std::vector<Parcel>& ranks) {
     got.push_back(joined(tensors));
     if (result.number("fence_broken") != 0)
       lab::grading::stop(
-          "memory around the gradient tensors was overwritten: they are not one after the other in "
-          "memory, copy each of them");
+          "memory around the gradient tensors was overwritten: they are not contiguous in "
+          "memory, so copy each of them");
   }
   expect_on_every_rank(got, [&](size_t rank) {
     Expected expected = means.expected(rank, "the gradients");

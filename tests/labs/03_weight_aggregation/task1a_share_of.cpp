@@ -33,8 +33,8 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
        "the share is 1: divided by this rank's own examples. Were those of all ranks added up, on "
        "every rank (all_reduce)?"},
       {{1 / static_cast<double>(examples.size())},
-       "all ranks get the same share, though they have unequally many examples: divide by the sum "
-       "over the ranks, not by their number"},
+       "all ranks get the same share, though their numbers of examples differ: divide by the sum "
+       "over the ranks, not by the number of ranks"},
       {{total}, "this is the sum of the examples, not this rank's part of it"},
       {{own / std::max(total, 1.0)},
        "divided by 1, since the sum is less; examples may be in any unit: divide by their sum as "
@@ -42,7 +42,7 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
       {{own}, "these are this rank's examples, not their part of the sum"},
       {{total / own}, "the quotient is upside down"},
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},
-      {{std::floor(own / total)}, "the share is 0 below 1: a quotient of integers?"},
+      {{std::floor(own / total)}, "every share below 1 is 0: an integer division?"},
   };
   if (own > 0 && own < 1e-12 * total)
     all.insert(all.begin(),

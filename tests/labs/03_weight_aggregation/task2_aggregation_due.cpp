@@ -94,8 +94,8 @@ std::string seen(const Questions& questions, const Numbers& due, const Question&
     if (due[i] != 0) steps.insert(step);
   }
   return fmt::format(
-      "\nstep = {}, every = {}: {}; of the steps that were asked about it should be due after {}; "
-      "it is after {}",
+      "\nstep = {}, every = {}: {}; of the steps asked about, an average should be due after {}; "
+      "the answers say after {}",
       wrong.step, wrong.every,
       wrong.step % wrong.every == 0 ? "due, but the answer is false"
                                     : "not due, but the answer is true",

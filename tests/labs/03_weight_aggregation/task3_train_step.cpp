@@ -59,9 +59,8 @@ void expect_update_first(const Steps& s, const std::vector<Parcel>& ranks) {
       const size_t update = events.find("update");
       if (update != std::string::npos && events.find("average") < update)
         stop(
-            fmt::format("rank {}: the weights are averaged before the local step: the average "
-                        "belongs after the update of the step that it is due after, so that it "
-                        "contains this update{}: {}",
+            fmt::format("rank {}: the weights are averaged before the local step: average after "
+                        "the update of this step, so that the average contains it{}: {}",
                         r, s.place(step), events));
     }
 }
@@ -132,8 +131,8 @@ void expect_silence(const Steps& s, const Parcel& result, size_t r, size_t step)
   if (!sent.empty())
     stop(
         fmt::format("no average is due, so a rank should take part in no message, not even in a "
-                    "barrier: where all meet in every step, all are as slow as the slowest in "
-                    "every step{}, rank {}: {}",
+                    "barrier: if all ranks meet in every step, every step is as slow as its "
+                    "slowest rank{}, rank {}: {}",
                     s.place(step), r, in_words(sent)));
   if (numbers(result, "weights", step) != numbers(result, "updated", step))
     stop(fmt::format("rank {}: no average is due, and yet the weights change after the update{}", r,
@@ -160,8 +159,8 @@ void add_mistakes(const Steps& s, const std::vector<Parcel>& ranks, size_t step,
     before.values[r] = step == 0 ? lab::grading::to_doubles(ranks[r].tensor("start"))
                                  : numbers(ranks[r], "weights", step - 1);
   mistakes.push_back({before.average(),
-                      "this is the average of the weights before this step: the ranks' weights "
-                      "after their updates are averaged"});
+                      "this is the average of the weights before this step: average the ranks' "
+                      "weights after their updates"});
 }
 
 /// All weights travel together: each message would pay the latency.

@@ -90,8 +90,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
         fmt::format("what rank {} contributes is missing", q));
     if (share[q] < 1)
       add([&, q](size_t r) { return r == q ? 0.0 : share[r] / (1 - share[q]); },
-          fmt::format("rank {}'s weights do not count, and the shares of the others are scaled up "
-                      "to 1 in their place",
+          fmt::format("rank {}'s weights do not count, and the shares of the others are scaled "
+                      "up so that they add up to 1",
                       q));
   }
   if (w.ranks() > 1 && share[self] < 1) add_left_out(w, self, got[self], all);
@@ -101,8 +101,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
   });
   if (!known && within(got[self], w.average(), magnitude, 0.02))
     all.push_back({got[self],
-                   "the average to a few digits only: are the weights rounded on their way, as to "
-                   "16 bits?"});
+                   "the average is right to a few digits only: are the weights rounded on their "
+                   "way, for example to 16 bits?"});
   return all;
 }
 

@@ -27,8 +27,8 @@ struct RankWeights {
   Numbers average() const;
   /// Sum of the magnitudes of the average's terms, per element.
   Numbers magnitude() const;
-  /// What rank `self` should have, with the mistakes that people make. `what`: "the weights". To be
-  /// used while this and `got`, what the ranks have, live.
+  /// What rank `self` should have, with the mistakes that people make. `what`: "the weights".
+  /// Valid only while this and `got`, what the ranks have, are alive.
   lab::grading::Expected expected(size_t self, const std::vector<Numbers>& got,
                                   const std::string& what) const;
 };

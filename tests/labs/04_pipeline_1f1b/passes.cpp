@@ -296,10 +296,8 @@ void expect_messages(const Pipeline& pipeline, size_t stage,
                       start, which, details));
     missing.erase(found);
     if (operation.tag != 0)
-      stop(
-          fmt::format("{}has a message with the tag {}: all have the tag 0, what you get if you "
-                      "name none{}",
-                      start, operation.tag, details));
+      stop(fmt::format("{}has a message with the tag {}: all must have the tag 0, the default{}",
+                       start, operation.tag, details));
   }
 }
 

@@ -45,7 +45,7 @@ void expect_form(const Pipeline& pipeline, const Parcel& result, size_t stage, s
   if (result.number(fmt::format("in_flight.{}", pass)) == 0)
     stop(
         fmt::format("rank {}: the stage keeps no activations after forward: its backward pass "
-                    "will need them; call stage.forward, and not discard",
+                    "will need them; call stage.forward, and do not call stage.discard",
                     stage));
   for (const float gradient : result.tensor(fmt::format("gradients.{}", pass)).values())
     if (gradient != pipeline.training.leftover)
@@ -83,7 +83,7 @@ std::vector<Mistake> mistakes(const Pipeline& pipeline, size_t stage, size_t pas
       {output(stage, zeros),
        "computed on zeros, not on what the previous stage has sent: receive first, then compute"},
       {output(stage, input),
-       "the previous stage has sent on its own input: send what it has computed from it"},
+       "the previous stage has passed on its own input: send what it has computed from it"},
       {output(stage > 0 ? stage - 1 : 0),
        "forward returns the stage's input: return what the stage has computed from it"}};
 }

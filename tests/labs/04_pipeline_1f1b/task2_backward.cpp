@@ -110,14 +110,14 @@ std::vector<Mistake> mistakes(const Pass& p) {
       {p.scaled(1.0 / static_cast<double>(p.pipeline.batch(p.pass).batch)),
        "the gradients: divided by the number of sequences once more: the loss has divided already"},
       {p.with(received_again),
-       "a later stage has sent the gradient of its output on: send what stage.backward returns, "
-       "the gradient of its input"},
+       "a later stage has passed on the gradient of its output: send what stage.backward "
+       "returns, the gradient of its input"},
       {p.with(both),
        "a later stage has added the gradient of its output to what it sends: stage.backward has "
        "counted the residual path already"},
       {p.with(masked),
-       "zero was put where the batch has padding: in backward only its shape matters, ranks may "
-       "have other tokens or none"}};
+       "zero was put where the batch has padding: in backward only the batch's shape matters; a "
+       "rank may have other tokens, or none"}};
 }
 
 /// `chain` has taken the passes before this one.

@@ -179,8 +179,7 @@ std::vector<Mistake> norm_mistakes(const std::vector<ClipCall>& calls, size_t k,
   const std::string what = "the norm that clip_gradients returns: ";
   std::vector<Mistake> mistakes = {
       {{norm(call.stages[s])},
-       what +
-           "that of this stage's own gradients; it is the norm of the whole model's that counts"},
+       what + "that of this stage's own gradients; return the norm of the whole model's gradients"},
       {{sum}, what + "the sum of the stages' norms: a norm is the root of the sum of all squares"},
       {{call.norm * call.norm}, what + "the sum of the squares: its root is missing"},
       {{std::sqrt(so_far)},
@@ -264,8 +263,8 @@ std::vector<Mistake> gradient_mistakes(const ClipCall& call, size_t s) {
   add(call.max_norm / call.norm,
       "scaled to max_norm although they are shorter: clipping never makes gradients longer");
   add(factor_for(norm(gradients)),
-      "clipped by the norm of this stage's own gradients: it is the norm of the whole model's that "
-      "counts, and all stages take the same factor");
+      "clipped by the norm of this stage's own gradients: use the norm of the whole model's "
+      "gradients, so that all stages scale by the same factor");
   add(factor_for(sum_of_norms),
       "clipped by the sum of the stages' norms: a norm is the root of the sum of all squares");
   add(call.factor() * call.factor(), "scaled twice");

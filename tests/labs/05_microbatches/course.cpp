@@ -149,13 +149,12 @@ std::string wrong_order(const Course& c) {
       const bool posted = c.actions[place].posted;
       if (posted && passed[place] < next)
         return fmt::format(
-            "rank {}: {} begins after {}: a posted recv begins in its place, or "
-            "before",
+            "rank {}: {} begins after {}: a posted recv must begin in its place, or earlier",
             c.rank(), to_string(c.actions[place]), to_string(wanted[next - 1]));
       if (!posted && passed[place] > next)
         return fmt::format(
-            "rank {}: {} begins before {}: a recv that is not posted begins in its place", c.rank(),
-            to_string(c.actions[place]), to_string(wanted[next]));
+            "rank {}: {} begins before {}: a recv that is not posted must begin in its place",
+            c.rank(), to_string(c.actions[place]), to_string(wanted[next]));
       continue;
     }
     if (next == wanted.size() || wanted[next].kind != action->kind ||

@@ -46,11 +46,11 @@ std::vector<MixUp> mix_ups() {
       {.message = "what is sent is the gradient of the newest backward, not of the message's own "
                   "microbatch: keep each until it has been sent",
        .input_gradient = Pick::kNewest},
-      {.message = forward + ", that of the oldest recv: a pass reads what was received for its own "
-                            "microbatch",
+      {.message = forward + ", that of the oldest recv: a pass must read what was received for "
+                            "its own microbatch",
        .activation = Pick::kOldest},
-      {.message = backward + ", that of the oldest recv: a pass reads what was received for its "
-                             "own microbatch",
+      {.message = backward + ", that of the oldest recv: a pass must read what was received for "
+                             "its own microbatch",
        .gradient = Pick::kOldest},
       {.message = "passes read what the oldest recv has brought, not what was received for their "
                   "own microbatch",

@@ -84,8 +84,8 @@ void expect_one_f_one_b(const Question& question, const Schedule& answer) {
       expect_warm_up(question, answer, stage);
   const bool few = question.size.microbatches < question.size.stages;
   expect_plan(question, answer,
-              few ? " (there are fewer microbatches than stages: is the warm-up longer than all of "
-                    "them?)"
+              few ? " (there are fewer microbatches than stages: does the warm-up have more "
+                    "forwards than there are microbatches?)"
                   : "");
   expect_lists_of_their_own(question, answer);
   for (int stage = 0; stage < question.size.stages; ++stage) {

@@ -32,9 +32,9 @@ void expect_no_deadlock(const Question& question, const Schedule& answer) {
   const auto fault = lab::validate(answer);
   if (!fault) return;
   const bool naive = !fault->cycle.empty() && !any_posted(answer);
-  stop(
-      question, answer,
-      fault->message + (naive ? "\nno message is posted: see the circle that task 3 ends in" : ""));
+  stop(question, answer,
+       fault->message +
+           (naive ? "\nno message is posted: see the deadlock in which task 3 ends" : ""));
 }
 
 /// Costs of equal stages, and of stages that differ; no pass is shorter than 1.

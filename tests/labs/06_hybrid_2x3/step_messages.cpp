@@ -50,8 +50,9 @@ void expect_order(const Sent& s) {
          ": the numbers are right, but loss is not called for microbatches without targets; the "
          "contract wants it called for all");
   stop(fmt::format(
-      "{}: the numbers are right, but waves run on other microbatches than the next {}: first on 0 "
-      "to {}, then on those after them\nloss was called with microbatches {}; expected {}",
+      "{}: the numbers are right, but a wave does not run on the next {} microbatches: the first "
+      "wave takes 0 to {}, the next one those after them\n"
+      "loss was called with microbatches {}; expected {}",
       s.who(), s.c.wave, s.c.wave - 1, fmt::join(got, " "), fmt::join(expected, " ")));
 }
 
@@ -100,8 +101,9 @@ int64_t expect_in_pipeline(const Sent& s, const std::vector<Operation>& got) {
   const bool one_sum = only_clips && others.size() == 1;
   if (clips && others.empty())
     stop(
-        fmt::format("{}: the numbers are right, but lab04::clip_gradients is not called, although "
-                    "the limit is positive: it may be infinite, or never be exceeded",
+        fmt::format("{}: the numbers are right, but lab04::clip_gradients is not called, "
+                    "although the limit is positive: call it even if the limit is infinite or "
+                    "never exceeded",
                     s.who()));
   if (only_clips && others.size() > 1)
     stop(
@@ -165,9 +167,10 @@ void expect_no_wait(const Sent& s) {
       all, [&](const Operation& o) { return o.kind == OpKind::kAllReduce && o.bytes == bytes; });
   if (late < sum && sum != all.end())
     stop(fmt::format(
-        "{} posts the all_reduce of its gradients too late: before it comes {}, for which stages "
-        "wait for each other. A stage that has done its own last backward waits for its replicas "
-        "only: no barrier, no clipping, no message of other stages before mesh.replicas.all_reduce",
+        "{} posts the all_reduce of its gradients too late, after {}, in which stages wait for "
+        "each other. Once a stage has done its own last backward, it must wait for its replicas "
+        "only: no barrier, no clipping, no message of other stages before "
+        "mesh.replicas.all_reduce",
         s.who(), in_words({*late})));
 }
 

@@ -126,10 +126,10 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
     add([=](const Part&) { return 1 / total / waves; },
         "divided by the number of waves on top of the number of targets: averaged twice");
     add([=](const Part& b) { return std::pow(dp, waves - 1 - wave(b)) / total; },
-        "an all_reduce after every wave adds up what has been added up before: once, after the "
-        "last wave");
+        "an all_reduce after every wave adds up again what was added up before: call it once, "
+        "after the last wave");
     add([=](const Part& b) { return b.replica == own || wave(b) < waves - 1 ? 1 / total : 0.0; },
-        "of the last wave only this pipeline's: the all_reduce comes after the last wave");
+        "only this pipeline's gradients of the last wave: call all_reduce after the last wave");
   }
   return all;
 }

@@ -53,8 +53,8 @@ std::vector<Mistake> mistakes(const Grid& g) {
   add("the stages are in reverse order: the lowest rank of a pipeline is stage 0", [=](int r) {
     return Place{r / pp, pp - 1 - r % pp};
   });
-  add("the stage is the rank of the world: in every pipeline stages count from 0, which rank is it "
-      "within its own?",
+  add("the stage is the rank in the world: stages count from 0 in every pipeline. Which position "
+      "does the rank have within its own?",
       [=](int r) {
         return Place{r / pp, r};
       });

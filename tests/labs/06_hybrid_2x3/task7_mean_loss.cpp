@@ -29,8 +29,8 @@ Expected expected_mean(const Case& c, size_t rank) {
             const double own = c.parts[static_cast<size_t>(g.pipeline(rank))];
             std::vector<Mistake> mistakes = {
                 {{own},
-                 "the part of this pipeline alone: the mean has the parts of all pipelines "
-                 "in it; which group connects their last stages?"},
+                 "the part of this pipeline alone: the mean is the sum of the parts of all "
+                 "pipelines; which group connects their last stages?"},
                 {{sum / g.dp},
                  "divided by the number of pipelines: each part has been divided by all "
                  "targets of the step already, together they are the mean"},
@@ -41,8 +41,8 @@ Expected expected_mean(const Case& c, size_t rank) {
                  "the part of the last pipeline alone: lab::from_last_stage copies, the parts of "
                  "all pipelines must be added up"},
                 {{sum * g.pp},
-                 "times the number of stages: a sum that all stages of a pipeline have "
-                 "counts once"},
+                 "times the number of stages: a part that every stage of a pipeline holds must "
+                 "be counted only once"},
                 {{sum / (g.dp * g.pp)},
                  "divided by the number of ranks: the parts have been divided by all targets "
                  "already, add them up"},

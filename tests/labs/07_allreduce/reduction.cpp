@@ -230,9 +230,9 @@ void expect_time(const Case& c, const std::vector<Parcel>& results, const std::v
   if (end - begin <= allowed + kRounding) return;
   stop(fmt::format(
       "the numbers and messages are right, but they take {:.0f} ns in simulated time, and the "
-      "contract says {:.0f}: does a rank send and receive at the same time, and does nobody wait "
-      "for what it does not need?\n{} elements on {} ranks; alpha {:g} ns, beta {:g} ns per byte, "
-      "gamma {:g} ns",
+      "contract says {:.0f}: does every rank send and receive at the same time, and wait only "
+      "for what it needs?\n"
+      "{} elements on {} ranks; alpha {:g} ns, beta {:g} ns per byte, gamma {:g} ns",
       end - begin, allowed, c.elements, members.size(), 1e9 * costs.inside.alpha,
       1e9 * costs.inside.beta, 1e9 * costs.gamma));
 }

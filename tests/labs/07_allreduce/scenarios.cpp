@@ -208,9 +208,9 @@ void expect_errors_to_leave(const Case& c, int ranks, const std::set<std::string
       for (const RankResult& rank : results)
         if (rank.rank != dead && rank.outcome == Outcome::kError)
           stop(fmt::format(
-              "{}, and rank {} throws another exception than that of its message, which must leave "
-              "your function as it is: programs tell by its type, lab::BrokenOff, that the cause "
-              "is elsewhere\n{}",
+              "{}, and rank {} throws another exception than that of its message. Let that one "
+              "propagate unchanged: programs tell by its type, lab::BrokenOff, that the cause is "
+              "elsewhere\n{}",
               what, rank.rank, rank.message));
       const RankResult& end = results[static_cast<size_t>(dead)];
       died = end.message.find("killed at operation") != std::string::npos;

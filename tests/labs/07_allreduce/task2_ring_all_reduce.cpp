@@ -59,8 +59,8 @@ TEST(Task2, LargeTensors) {
         kElements, right,
         right < kElements / 2
             ? ""
-            : ". Does a product of lengths exceed 32 bits, or a length 2^24, up to "
-              "which a float counts?"));
+            : ". Does a product of lengths exceed 32 bits, or a length 2^24, beyond which a "
+              "float skips integers?"));
   }
 }
 

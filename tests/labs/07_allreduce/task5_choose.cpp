@@ -67,13 +67,12 @@ std::string mistake_in_doubling(const Question& q, double got) {
   const double addition = q.costs.gamma * static_cast<double>(q.elements);
   if (equal(got, on(p))) return "without the two steps of the guests, ranks p and above";
   if (equal(got, on(static_cast<int>(std::bit_ceil(n)))))
-    return "as if n were rounded up to a power of two, where p is rounded down, or with one "
-           "message "
-           "of folding, where there are two: to the guests' hosts, and back";
+    return "as if n were rounded up to a power of two (p is rounded down), or with one message "
+           "of folding (there are two: to the guests' hosts, and back)";
   if (equal(got, on(p) + fold / 2) || equal(got, on(p) + (fold + addition) / 2))
-    return "with one message of folding, where there are two: to the guests' hosts, and back";
+    return "with one message of folding (there are two: to the guests' hosts, and back)";
   if (equal(got, std::log2(n) * on(2) + fold) || equal(got, std::log2(n) * on(2)))
-    return "as if there were log2(n) doublings, where there are log2(p)";
+    return "as if there were log2(n) doublings (there are log2(p))";
   for (const int steps : {-1, 1})
     if (equal(got, on(p) + fold + steps * on(2)))
       return fmt::format("with a doubling too {}: there are log2(p) = {}, and p is {}",
@@ -108,7 +107,7 @@ std::string mistake_across_hosts(const Question& q, double got) {
   };
   const double right = time_of(3, q, slowest(q));
   if (equal(got, right - across((q.elements + m - 1) / m) + across(q.elements)))
-    return "as if all elements travelled between hosts, where each rank has a chunk of them";
+    return "as if all elements travelled between hosts (each rank has only a chunk of them)";
   if (equal(got, right - across((q.elements + m - 1) / m) + across(q.elements / m)))
     return "as if the chunk that travels between hosts had E / m elements rounded down";
   if (equal(got, with_hosts_of(q.ranks / m)))
@@ -131,19 +130,19 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
     return with([&](Question& c) { c.elements = elements; });
   };
   if (!knows_hosts(algorithm) && equal(got, time_of(algorithm, q, q.costs.inside)))
-    return "with the cost of messages inside a host, where there are several hosts";
+    return "with the cost of messages inside a host (there are several hosts)";
   if (q.costs.ranks_per_host == 0 &&
       equal(got, with([](Question& c) { c.costs.ranks_per_host = 1; })))
     return "ranks_per_host = 0 means that all ranks share one host";
   if (!knows_hosts(algorithm) && equal(got, time_of(algorithm, q, q.costs.between)))
-    return "with the cost of messages between hosts, where there is one host";
+    return "with the cost of messages between hosts (there is one host)";
   if (algorithm == 0 &&
       equal(got, with([](Question& c) { c.costs.gamma /= std::max(1, c.ranks - 1); })))
-    return "with one addition, where rank 0 adds n - 1 times";
+    return "with one addition (rank 0 adds n - 1 times)";
   if (equal(got, with([](Question& c) { c.costs.gamma = 0; })))
     return "as if additions cost nothing";
   if (equal(got, with([](Question& c) { c.costs.gamma *= 4; })))
-    return "as if gamma were the time of a byte, where it is that of an element";
+    return "as if gamma were the time per byte (it is the time per element)";
   if (equal(got, with([](Question& c) { c.costs.gamma *= 2; })))
     return "as if numbers were added on the way back, too";
   const int64_t rest = q.elements % q.ranks;
@@ -151,7 +150,7 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
   const double up = with_elements(q.elements - rest + q.ranks);
   if (equal(got, down)) return "as if the longest chunk had E / n elements rounded down";
   if (equal(got, down + (up - down) * static_cast<double>(rest) / q.ranks))
-    return "as if chunks had E / n elements with a fraction, where the longest is rounded up";
+    return "as if chunks had E / n elements, with a fraction (the longest chunk is rounded up)";
   if (equal(got, with([](Question& c) {
               c.costs.inside.beta /= 4;
               c.costs.between.beta /= 4;
@@ -172,7 +171,7 @@ std::string mistake(size_t algorithm, const Question& q, double got) {
   const double right = time_of(algorithm, q, slowest(q));
   if (equal(got, 1e6 * right)) return "in us, not in seconds";
   if (q.ranks > 1 && equal(got, right * q.ranks / (q.ranks - 1)))
-    return "with n messages, where there are n - 1";
+    return "with n messages (there are n - 1)";
   if (q.elements == 0 && got == 0)
     return "as if an empty tensor did not travel: its messages of 0 bytes cost alpha";
   const int64_t segments = ((q.elements + q.ranks - 1) / q.ranks + kSegment - 1) / kSegment;

@@ -72,7 +72,8 @@ struct MadeUp {
       next += static_cast<size_t>(memory[before].numel());
     for (float& value : memory[p].values()) value = static_cast<float>(factor * values[next++]);
   }
-  /// Parameters that do not hold what was computed, those of `computed`, or left, all others.
+  /// Parameters that have changed: those in `computed` should hold what was computed, the others
+  /// what leave() wrote.
   std::vector<double> changed(const std::vector<double>& values,
                               const std::vector<double>& computed) const {
     std::vector<double> changed;

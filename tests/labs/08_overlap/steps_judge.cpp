@@ -50,7 +50,7 @@ std::vector<Operation> sent_by(const Parcel& rank) {
 }
 
 constexpr const char* kTwoModels =
-    "two Reducers at a time disturb each other: all that a step knows is in its Reducer; keep "
+    "two Reducers at a time disturb each other: a step's state belongs in its Reducer; keep "
     "nothing in static or global variables";
 
 /// Told first where something else than the step itself explains what is wrong.
@@ -237,7 +237,9 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
        "rank's own: a bucket travels as a sum over targets"},
       {scaled(total), "a sum over all targets: divide by the number of targets of all ranks"},
       {scaled(total / n), "divided by the number of ranks in place of the number of targets"},
-      {scaled(1 / n), "divided by the number of ranks, too: all targets are on them already"},
+      {scaled(1 / n),
+       "divided by the number of ranks as well: the number of targets is already that of all "
+       "ranks"},
       {scaled(total / std::max(1.0, step.targets[rank])),
        "divided by this rank's own targets: wait for the sum of all ranks before you use it"},
       {scaled(total / std::ranges::max(step.targets)),
@@ -248,7 +250,7 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
            : "this rank's part of the mean only: read before wait has returned, or never sent"},
       {scaled(total / (narrow != 0 ? narrow : 1)),
        "divided by a number of targets that was cut to 32 bits: targets are int64_t"},
-      {sum, "added to what the gradients held, in place of it"},
+      {sum, "added to what the gradients held, which it must replace"},
       {reordered(c, right, false),
        "gradients do not lie in flat in the order of the bucket: ready fills it as finish reads "
        "it"},

@@ -82,8 +82,8 @@ std::string broken_property(const Case& c, const Buckets& got) {
     const int64_t cap = b == 0 ? c.first_cap : c.cap;
     if (got[b].size() > 1 && bytes(c, got[b]) > cap)
       return fmt::format(
-          "bucket {} holds {} bytes, more than its capacity of {}: look before you "
-          "add a parameter, not after; only one that is alone may be larger",
+          "bucket {} holds {} bytes, more than its capacity of {}: check before you add a "
+          "parameter, not after; only a bucket of a single parameter may be larger",
           b, bytes(c, got[b]), cap);
     if (b + 1 < got.size() && bytes(c, got[b]) + c.sizes[got[b + 1][0]] <= cap)
       return fmt::format(

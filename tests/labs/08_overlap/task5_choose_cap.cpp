@@ -323,11 +323,12 @@ std::string reason_of(const Case& c, double cap) {
   const double best = best_of(c);
   constexpr double kLittle = 1e-5;
   if (cap > best && exposed(c, buckets_of(c, cap)) - exposed(c, buckets_of(c, best)) < kLittle)
-    return ": a larger one is better only if both leave exactly the same";
+    return ": a larger one is better only if both leave exactly the same time exposed";
   const Numbers firsts = {0, 1 << 20, std::ranges::min(c.caps)};
   if (std::ranges::any_of(firsts, [&](double first) { return cap == best_of(c, first); }))
-    return ": has the first bucket the same capacity as the others?";
-  if (cap == best_until_worse(c)) return ": after one that leaves more, another may leave less";
+    return ": does the first bucket have the same capacity as the others?";
+  if (cap == best_until_worse(c))
+    return ": after a capacity that leaves more exposed, a larger one may leave less again";
   return "";
 }
 

@@ -81,12 +81,12 @@ void expect_memory(const TrainingCase& c, const Sizes& sizes, const Parcel& rank
                        what, why, where, got, limit));
   };
   check("weights", peak(MemoryKind::kWeights), limits.weights,
-        sizes.stage == 3 ? "at most the part that is used and the next one are gathered"
+        sizes.stage == 3 ? "gather at most the part that is used and the next one"
                          : "keep a single copy of them");
   check("gradients", peak(MemoryKind::kGradients), limits.gradients,
         sizes.stage == 1 ? "keep a single copy of them"
-                         : "only the part that the backward pass computes has one beside the "
-                           "shards");
+                         : "besides the shards, only the part that the backward pass is "
+                           "computing needs one");
   check("the optimizer", peak(MemoryKind::kOptimizer), limits.optimizer,
         "only this rank's shards are updated here");
   check("copies", peak(MemoryKind::kScratch) + peak(MemoryKind::kCommunication), limits.scratch,

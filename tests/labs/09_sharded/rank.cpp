@@ -88,8 +88,8 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
                "open_values makes {} elements for {}, of which all ranks' shards together have {}",
                p.values.numel(), name(use.part), whole_size(p.size, sharded.world.size()));
   lab::require(!p.gathering.has_value(),
-               "open_values returns and has not waited for the weights of {}, or has left its Work "
-               "in `gathering`: wait, then empty it",
+               "open_values returns without having waited for the weights of {}, or leaves its "
+               "Work in `gathering`: wait, then empty it",
                name(use.part));
   lab::require(first_of(sharded, use.part).value.data() == p.values.data(),
                "open_values has not bound the weights of {} to the model", name(use.part));

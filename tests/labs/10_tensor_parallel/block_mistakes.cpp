@@ -61,7 +61,7 @@ std::vector<Mistake> BlockMistakes::kept(const std::string& where, const std::st
              where + "rotated too far: positions begin at 0 on every rank"}};
   if (tensor == "attention")
     return {{with([&](auto& kept) { kept.attention = in_one_sequence(m); }),
-             where + "the sequences of a batch see each other: they are separate "
+             where + "attention runs across the sequences of a batch: keep them separate "
                      "(shape.attention())"}};
   return {};
 }
@@ -152,7 +152,7 @@ std::vector<Mistake> BlockMistakes::weight(const std::string& where,
     made(
         dy, [&](size_t m) { return traces[m].last_input_dy; },
         mlp ? "made with the gradient of SwiGLU's output in the place of the output itself: "
-              "swiglu_backward brings it back, or swiglu_forward before that"
+              "swiglu_backward recomputes it, or call swiglu_forward before that"
             : "made with the gradient of attention's output in the place of the output itself, "
               "which is in kept.attention");
     made([&](size_t m) { return traces[m].input_dy; },
@@ -168,8 +168,8 @@ std::vector<Mistake> BlockMistakes::weight(const std::string& where,
             lab::swiglu_forward(traces[m].first_dy, hidden);
             return hidden;
           },
-          "SwiGLU's output is computed again when swiglu_backward has turned kept.gate_up into "
-          "its gradient: do so before");
+          "SwiGLU's output is computed again after swiglu_backward has turned kept.gate_up into "
+          "its gradient: do it before");
     return all;
   }
   const Pick dy = [&](size_t m) { return traces[m].first_dy; };
@@ -250,8 +250,8 @@ std::vector<Mistake> BlockMistakes::weight(const std::string& where,
           return of_qkv(m, qkv, true);
         },
         normed,
-        "attention_backward is given queries and keys rotated otherwise than kept.qkv has "
-        "them: it takes them as attention_forward did");
+        "attention_backward is given queries and keys rotated differently from those in "
+        "kept.qkv: pass them as attention_forward took them");
   made([&](size_t m) { return of_qkv(m, newest.first, true); }, normed, another);
   made([&](size_t m) { return traces[m].first; }, normed,
        "made from kept.qkv, not from its gradient");

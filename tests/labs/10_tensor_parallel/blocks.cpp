@@ -161,8 +161,8 @@ class Judge {
   void untouched(size_t r, size_t m, const char* pass) const {
     if (const std::string& changed = ranks_[r].text(fmt::format("{}.changes.{}", pass, m));
         !changed.empty())
-      stop(fmt::format("{}_{} changes {}: it leaves alone what attention has filled", name(), pass,
-                       changed));
+      stop(fmt::format("{}_{} changes {}: it must leave alone what attention has filled", name(),
+                       pass, changed));
   }
 
   const BlockCase& case_;

@@ -162,8 +162,8 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
                   [&] { forward(x, kept.back(), output); });
     require_all("forward", kept.back(), before);
     lab::require(elsewhere() <= scratch,
-                 "a forward pass leaves tensors of {} bytes beside `kept`: what the backward pass "
-                 "needs belongs into the tensors of `kept`, which count as activations",
+                 "a forward pass leaves tensors of {} bytes beside `kept`: what the backward "
+                 "pass needs belongs in the tensors of `kept`, which count as activations",
                  elsewhere() - scratch);
     result.set(entry("output", m), output.clone());
     result.set(entry("input", m), x.clone());

@@ -49,9 +49,9 @@ std::string embed_backward_cause(const EmbedCase& c) {
     return wrong + "each row of dy belongs to the row of its token, counted from vocabulary.first";
   return wrong +
          (different.size() < c.tokens.size()
-              ? "a token that occurs twice adds twice; and the tokens are those passed, not "
-                "of the last forward pass"
-              : "the tokens are those passed, not of the last forward pass");
+              ? "a token that occurs twice adds twice; and the tokens are those passed in, not "
+                "those of the last forward pass"
+              : "the tokens are those passed in, not those of the last forward pass");
 }
 
 /// The sum of what the ranks put in, if `row_of` says which row of its block a rank takes for a
@@ -96,7 +96,7 @@ std::vector<Mistake> embed_mistakes(const EmbedCase& c, size_t ranks, size_t ran
                 [&](int32_t t, const lab::Range& own) {
                   return in(t, own.first + 1, own.last) ? t - own.first : -1;
                 }),
-       "embed_forward: the first token of each rank's vocabulary belongs to nobody: it is "
+       "embed_forward: the first token of each rank's vocabulary belongs to nobody: the range is "
        "[first, last)"},
       {embedded(c, ranks,
                 [&](int32_t t, const lab::Range& own) {
@@ -104,24 +104,25 @@ std::vector<Mistake> embed_mistakes(const EmbedCase& c, size_t ranks, size_t ran
                              ? t - own.first
                              : -1;
                 }),
-       "embed_forward: the first token of each rank's vocabulary belongs to nobody: it is "
+       "embed_forward: the first token of each rank's vocabulary belongs to nobody: the range is "
        "[first, last)"},
       {embedded(c, ranks,
                 [&](int32_t t, const lab::Range& own) {
                   return in(t, own.first, own.last - 1) ? t - own.first : -1;
                 }),
-       "embed_forward: the last token of each rank's vocabulary belongs to nobody: it is "
+       "embed_forward: the last token of each rank's vocabulary belongs to nobody: the range is "
        "[first, last)"},
       {embedded(c, ranks,
                 [&](int32_t t, const lab::Range& own) {
                   return in(t, own.first, own.last + 1) ? std::min(t - own.first, own.size() - 1)
                                                         : -1;
                 }),
-       "embed_forward: the token vocabulary.last is taken for this rank's: it is [first, last)"},
+       "embed_forward: the token vocabulary.last is taken for this rank's: the range is [first, "
+       "last)"},
       {embedded(c, ranks,
                 [](int32_t t, const lab::Range& own) { return t < 0 ? -1 : t % own.size(); }),
-       "embed_forward: every rank puts in a row for every token: those that do not have it put in "
-       "zeros"},
+       "embed_forward: every rank puts in a row for every token: ranks that do not have the "
+       "token must put in zeros"},
       {embedded(c, ranks,
                 [&](int32_t t, const lab::Range& own) {
                   return in(t, own.first, own.last) ? t - own.first : 0;

@@ -75,8 +75,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          "the softmax of this rank's scores alone: neither the sum of the exponentials nor the "
          "target's score is that of all ranks"},
         {{.all_scores = false},
-         "the score of the target is missing where another rank has it: it is summed over the "
-         "ranks, of which all others put in 0"},
+         "the score of the target is missing where another rank has it: sum it over the ranks, "
+         "where all others put in 0"},
         {{.padding_counts = true},
          "padding, or the last position of a row, is counted as a target"},
         {{.local_index = true},
@@ -98,20 +98,22 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.nearest = true},
          "a target's 1 is subtracted on every rank: only the rank that has the token does"},
         {{.last_missed = true},
-         "the last token of a rank's vocabulary is nobody's target: it is [first, last)"},
+         "the last token of a rank's vocabulary is nobody's target: the range is [first, last)"},
         {{.unscaled_target = true},
          "a target's 1 is not divided by total_targets, as the rest of its gradient is"},
         {{.times_largest = true},
          "the largest score is subtracted once per rank: the ranks that do not have the target put "
          "in 0"},
         {{.own_largest_score = true},
-         "the target's score counts from this rank's largest: t = z_y - m with the m of all ranks"},
+         "the target's score is relative to this rank's largest: t = z_y - m, with the m of all "
+         "ranks"},
         {{.plain_score = true},
          "the largest score is not subtracted from the target's: t = z_y - m"},
         {{.shifted_score = true},
-         "the target's score is read at its own number, and not at target - vocabulary.first, of "
-         "this rank's row"},
-        {{.late_score = true}, "the target's score is read after its place holds the exponential"},
+         "the target's score is read at `target` in this rank's row, not at target - "
+         "vocabulary.first"},
+        {{.late_score = true},
+         "the target's score is read after the exponential has overwritten it"},
         {{.own_targets = true},
          "a rank's loss holds only the targets of its own tokens: all ranks return the same loss"},
         {{.log_everywhere = true}, "the sum of the exponentials counts where nothing is predicted"},
@@ -191,8 +193,8 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options, size_t grou
     return lab::grading::draw_tokens(lengths, length, vocab, drawn + k);
   };
   const char* lost_decimals =
-      "causal_lm_loss: decimals are lost: near 10,000 a float has no third one. Subtract the "
-      "largest score from the target's before anything is added to it";
+      "causal_lm_loss: decimals are lost: near 10,000, adjacent floats are 0.001 apart. Subtract "
+      "the largest score from the target's before anything is added to it";
   std::vector<LossCase> cases{
       {.name = "one row", .vocab = 2 * width, .batch = batch({5}, 5, 2 * width, 1)},
       {.name = "padding, and targets of other microbatches",

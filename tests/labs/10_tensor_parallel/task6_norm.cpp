@@ -190,14 +190,16 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
           ranks[r].tensor(name), plus(zero, before, factor),
           [&]() -> std::vector<Mistake> {
             return {{before, is_norm ? "clip_gradients: the gradients of the norms are as they "
-                                       "were, although those of the matrices are scaled: all are"
+                                       "were, although those of the matrices are scaled: scale "
+                                       "all"
                                      : "clip_gradients: the gradients are as they were, although "
                                        "their norm exceeds max_norm"},
                     {plus(zero, before, std::min(1.0, limit / std::sqrt(own))),
                      "clip_gradients: scaled by the norm of this rank's own gradients, as "
                      "lab::clip_gradients does it"},
                     {plus(zero, before, c.limit / norm),
-                     "clip_gradients: divided by the square of the norm: by max_norm / norm"},
+                     "clip_gradients: divided by the square of the norm: multiply by max_norm / "
+                     "norm"},
                     {plus(zero, before, c.limit),
                      "clip_gradients: scaled up to max_norm; gradients that are short enough stay "
                      "as they are"},
@@ -205,15 +207,14 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                      "clip_gradients: scaled to a rank's share of max_norm: the gradients of all "
                      "ranks together have the norm max_norm"},
                     {plus(zero, before, limit / (norm + 1e-6)),
-                     "clip_gradients: scaled by max_norm / (norm + 1e-6), as PyTorch does it: by "
-                     "max_norm / norm"},
+                     "clip_gradients: scaled by max_norm / (norm + 1e-6), as PyTorch does it: "
+                     "scale by max_norm / norm"},
                     {plus(zero, before, 1 / norm),
-                     "clip_gradients: divided by the norm: by max_norm / norm"},
+                     "clip_gradients: divided by the norm: multiply by max_norm / norm"},
                     {plus(zero, before, norm / limit),
                      "clip_gradients: multiplied by norm / max_norm: it is the other way round"},
                     {plus(zero, before, limit),
-                     "clip_gradients: multiplied by max_norm: by "
-                     "max_norm / norm"}};
+                     "clip_gradients: multiplied by max_norm, not by max_norm / norm"}};
           },
           {.terms = 1, .least = double{c.scale}});
     }

@@ -58,7 +58,7 @@ class Oracle {
 
   bool push(int64_t ticket, int64_t samples, const std::vector<double>& gradient);
   bool may_start() const;
-  /// The item; nothing: not now.
+  /// The item that is handed out; none if the worker must wait.
   std::optional<int64_t> pull(int64_t worker);
   void leave(int64_t worker);
   bool has_item() const { return !state_.returned.empty() || state_.next_item < items_; }

@@ -55,7 +55,7 @@ std::string name_of(const Record& call) {
 void expect_state(const std::string& what, int64_t got, int64_t right, const std::string& why,
                   const std::string& where) {
   if (got != right)
-    stop(fmt::format("{} is {}, and should be {}: {}{}", what, got, right, why, where));
+    stop(fmt::format("{} is {}, but should be {}: {}{}", what, got, right, why, where));
 }
 
 // Task 1.
@@ -140,16 +140,18 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
   if (!call.yes && right) {
     if (!before.returned.empty() && before.next_item == oracle.state().next_item)
       stop(
-          fmt::format("on_pull hands out nothing, and item {} was returned: nobody would ever "
-                      "compute it{}",
+          fmt::format("on_pull hands out nothing, although item {} was returned: nobody would "
+                      "ever compute it{}",
                       *right, where));
     if (own != before.leases.end())
       stop(
           fmt::format("on_pull hands out nothing: end the lease of ticket {} first, for then "
                       "may_start() says yes with item {} left{}",
                       own->first, *right, where));
-    stop(fmt::format("on_pull hands out nothing, and may_start() says yes with item {} left{}",
-                     *right, where));
+    stop(
+        fmt::format("on_pull hands out nothing, although may_start() says yes and item {} is "
+                    "left{}",
+                    *right, where));
   }
   if (right && call.item != *right) {
     if (own != before.leases.end() && call.state.leases.count(own->first) > 0)
@@ -182,7 +184,7 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
                           ? fmt::format("this pull has returned with ticket {}", own->first)
                           : "was returned",
                       where));
-    stop(fmt::format("item {} is handed out, and should be item {}{}", call.item, *right, where));
+    stop(fmt::format("item {} is handed out, but should be item {}{}", call.item, *right, where));
   }
   if (right) {
     expect_state("the ticket's number", call.ticket, before.next_ticket,

@@ -102,11 +102,11 @@ std::string wrong_sum(const Oracle& oracle, const Numbers& sum, bool due) {
     if (!std::isfinite(right[i]) && !std::isfinite(sum[i])) continue;
     if (due)
       return fmt::format(
-          "sum does not begin anew: element {} is {:.9g} after the update, and should be 0", i,
+          "sum does not begin anew: element {} is {:.9g} after the update, but should be 0", i,
           sum[i]);
     return fmt::format(
         "sum is wrong: it holds the gradients that have come for the next update, each times its "
-        "samples; element {} of {} is {:.9g}, and should be {:.9g}",
+        "samples; element {} of {} is {:.9g}, but should be {:.9g}",
         i, sum.size(), sum[i], right[i]);
   }
   return {};

@@ -28,8 +28,8 @@ struct Script {
   int64_t diverged = -1;  // the ticket whose gradient is infinite
 };
 
-/// A server whose run has gone on for `steps` random operations, and who its workers are: few or
-/// many of them, any numbers, any n and s, small and large versions, tickets and items.
+/// A server after `steps` random operations, and its workers: few or many, with any numbers; any n
+/// and s; small and large versions, tickets and items.
 struct Drawn {
   Oracle server;
   std::vector<int64_t> workers;

@@ -133,7 +133,7 @@ std::string explained(const Answers& asked) {
     if (versions.back() == "...") break;
   }
   lab::grading::stop(fmt::format(
-      "{}\nthe answer is {}, and should be {}: with n = {}, s = {}, version {}, {} gradients for "
+      "{}\nthe answer is {}, but should be {}: with n = {}, s = {}, version {}, {} gradients for "
       "the next update and {} leases of versions [{}], the last of all to arrive would be part of "
       "the update that is made at version {}, and the oldest version in use is {}{}",
       explained(asked), wrong.answer ? "yes" : "no", wrong.answer ? "no" : "yes", wrong.n,

@@ -75,13 +75,13 @@ void judge_kind(const Told& reply, Asked asked, Asked before, Asked right,
       asked <= kStop ? kRequests[static_cast<size_t>(asked)] : "of an unknown kind";
   if (reply.kind == kNothing && before == kPush)
     stop(
-        "after silence the worker does not push again: its gradient may be lost, and the time "
-        "it took" +
+        "after silence the worker does not push again: its gradient may be lost, and with it the "
+        "time that it took" +
         where);
   if (reply.kind == kNothing)
     stop(fmt::format("after silence the request is {}, not the same again{}", shown, where));
   stop(fmt::format(
-      "after {} the request is {}, and should be {}{}{}", kReplies[reply.kind], shown,
+      "after {} the request is {}, but should be {}{}{}", kReplies[reply.kind], shown,
       kRequests[right],
       reply.kind == kWork && reply.samples == 0 ? ": a gradient over 0 samples is pushed, too" : "",
       where));
@@ -93,7 +93,7 @@ void judge_push(const Told& reply, const Request& asked, const Request& right,
     const bool others = std::ranges::any_of(of_all, [&](const Request& other) {
       return other.kind == kPush && other.ticket == asked.ticket;
     });
-    stop(fmt::format("the push says ticket {}, and should say {}{}{}", asked.ticket, right.ticket,
+    stop(fmt::format("the push says ticket {}, but should say {}{}{}", asked.ticket, right.ticket,
                      reply.item != 0 && asked.ticket == static_cast<double>(reply.item)
                          ? ": that is the number of the item"
                      : others ? ": that is another worker's"
@@ -145,7 +145,7 @@ void judge(const Case& c, const std::vector<Answer>& answers) {
                                 got.item != static_cast<double>(reply.item) ||
                                 got.version != static_cast<double>(reply.version)))
       stop(fmt::format(
-          "compute gets ticket {}, item {}, version {}, and should get the reply's: "
+          "compute gets ticket {}, item {}, version {}, but should get the reply's: "
           "ticket {}, item {}, version {}{}",
           got.number, got.item, got.version, reply.ticket, reply.item, reply.version, where));
     if (got.weights_changed)

@@ -146,9 +146,10 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.ema = true}, "b is a moving average: the contract adds d in full"},
       {{.old_velocity = true}, "the velocity of the round before: b changes first"},
       {{.rests_at_zero = true},
-       "without momentum the velocity stays as it was: it becomes d, and counts when mu grows"},
+       "without momentum the velocity stays as it was: it must become d, which counts once mu "
+       "grows"},
       {{.decays_late = true},
-       "b = mu (b + d): mu belongs to the b of before, and d is added in full"},
+       "b = mu (b + d): mu multiplies only the old b, and d is added in full"},
       {{.whole_look_ahead = true}, "w moves by d + b: mu is missing before b"},
       {{.counts_in_int = true},
        "the samples of all results do not fit into an int: add them up as int64_t"},
@@ -192,7 +193,7 @@ void judge(const Case& c, const Parcel& result, int optimizer, bool weights) {
                                      i % c.start.size());
                 },
             .mistakes = [&] { return mistakes(c, weights); },
-            .if_not_finite = "a number that is none: without results or samples nothing changes"});
+            .if_not_finite = "not a number: without results or samples nothing changes"});
 }
 
 void judge_rates(const Case& c, const Parcel& result) {
