@@ -208,7 +208,8 @@ def page(experiment, folder, options, runs, rows, change, test):
     if change:
         shown = f"<pre>{difference(change.splitlines())}</pre>"
     else:
-        shown = "<p>Appears here once you have all points of the lab: the lines around it are the solution's.</p>"
+        shown = ("<p>Appears here once you have all points of the lab, because the lines around it "
+                 "are the solution's.</p>")
     if change is not None:  # a copy without solutions cannot show it
         parts.append(section("The change", shown))
     return ('<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'

@@ -65,9 +65,10 @@ using lab::LossFunction;
 
 /// Task 4 · One optimizer step of all ranks together.
 ///
-/// Lab 01's train_step (its task 3) with all that it promises, and one addition: between the last
-/// backward pass and clipping, the gradients are averaged over the ranks. `model.gradients()` then
-/// returns all of them as one tensor, which average_gradients can send without a copy. To make a
+/// Lab 01's train_step (its task 3) with all that it promises except for what model.gradients()
+/// holds afterwards, which does not matter here; and with one addition: between the last backward
+/// pass and clipping, the gradients are averaged over the ranks. `model.gradients()` then returns
+/// all of them as one tensor, which average_gradients can send without a copy. To make a
 /// span of it, keep it in a variable:
 ///     const lab::Tensor gradients = model.gradients();
 ///     average_gradients({&gradients, 1}, targets, world);
@@ -80,9 +81,8 @@ using lab::LossFunction;
 /// Afterwards the weights are those of one process that takes one step on the microbatches of all
 /// ranks. They are the same on every rank, bit for bit, if they were so before. Only gradients and
 /// the number of targets travel, in at most two all_reduces: each rank updates its own weights, and
-/// the optimizer's state needs no message. What model.gradients() holds afterwards does not matter.
-/// Returns the mean cross-entropy over this rank's own targets, in nats, before the update; 0 if it
-/// has none.
+/// the optimizer's state needs no message. Returns the mean cross-entropy over this rank's own
+/// targets, in nats, before the update; 0 if it has none.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, lab::ProcessGroup& world);

@@ -108,7 +108,7 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
     round_targets = 0;
 
     // 7 · Checkpoint. Changed: it holds the averaged weights, but only rank 0's moments. A resumed
-    // run gives these to all ranks, so it continues almost, not exactly, as if never stopped.
+    // run gives these to all ranks, so it continues almost as if it had never stopped.
     if (run.checkpoint_due(step)) run.save_checkpoint();
     goes_on = run.goes_on(step + 1);
   }
@@ -139,7 +139,7 @@ int start(int argc, char** argv) {
         .kept();
     line.group("Run");
     line.add_flag("--drift", own.drift,
-                  "measure in every step how far the replicas are apart; costs as much traffic as "
+                  "measure in every step how far apart the replicas are; costs as much traffic as "
                   "an average in every step");
   };
   const auto settle = [&own](RunPlan& plan) {

@@ -92,7 +92,7 @@ int train(Job& job, const RunPlan& plan) {
   return run.exit_code();
 }
 
-/// Reports once, before any rank starts, what all ranks would refuse.
+/// Reports once, before any rank starts, the errors that every rank would report.
 void check(const RunPlan& plan) { choose_stages(plan.model, plan.pp, plan.split, lab04::split); }
 
 int start(int argc, char** argv) {

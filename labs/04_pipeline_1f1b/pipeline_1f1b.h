@@ -31,7 +31,7 @@ namespace lab04 {
 ///     tokens.
 /// Returns the output of this stage. Its numbers are those that one process with the whole model
 /// computes there, even at padded positions. On the last stage it is the logits [B, T, V]; they are
-/// not sent. stage.gradients() stays as it is.
+/// not sent. The stage keeps its activations for `backward`; stage.gradients() stays as it is.
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline);
 

@@ -128,7 +128,7 @@ int start(int argc, char** argv) {
   return run_program(
       plan, argc, argv,
       [&](Job& job, const RunPlan& settled) { return train(job, settled, messages); },
-      [&](const RunPlan& settled) {  // what all ranks would refuse
+      [&](const RunPlan& settled) {  // errors that every rank would report
         choose_stages(settled.model, settled.pp, settled.split, lab04::split);
         make_schedule(settled, settled.pp, messages);
       });

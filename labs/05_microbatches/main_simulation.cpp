@@ -19,10 +19,10 @@ void add_simulation_options(CommandLine& line, Simulation& simulation) {
   line.add_flag("--simulate", simulation.wanted,
                 "no training: show the schedule in simulated time, without messages unless "
                 "--messages says which");
-  line.add("--stages", simulation.stages, "P", "number of stages; default: those of the file, or 3")
+  line.add("--stages", simulation.stages, "P", "number of stages; default: as in the file, or 3")
       .within(1, 64);
   line.add("--costs", simulation.costs, "F,B[,M]",
-           "of a forward, a backward, a message; default: 1,2,0")
+           "costs of a forward, a backward, a message; default: 1,2,0")
       .comma_separated(2, 3);
   line.add("--svg", simulation.svg, "FILE", "write the figure there, too");
   line.add_flag("--print", simulation.print, "print it as a schedule file instead");

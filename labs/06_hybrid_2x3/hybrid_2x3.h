@@ -119,9 +119,9 @@ double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::
 /// Task 7 · The loss for the log: the mean over all targets of all pipelines, the same bits on
 /// every rank.
 ///
-/// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. If it is
-/// infinite or not a number anywhere, so is the mean. Called by all ranks. Any messages of a few
-/// bytes are allowed, and float is accurate enough; lab::from_last_stage and lab::sum_over
+/// `loss`: what train_step returned: a pipeline's part on its last stage, 0 elsewhere. If a part is
+/// infinite or not a number, so is the mean. Called by all ranks. Any messages of a few bytes are
+/// allowed, and float is accurate enough; lab::from_last_stage and lab::sum_over
 /// (common/comm/agreement.h) may help.
 double mean_loss(double loss, Mesh& mesh);
 

@@ -1,4 +1,4 @@
-// Lab 07 · trains a LLaMA like lab 02, and adds up the gradients with an all-reduce of yours. This
+// Lab 07 · trains a LLaMA as lab 02 does, but adds up the gradients with your all-reduce. This
 // program is given; you write what it calls from allreduce.h.
 //
 // With --simulate it trains nothing and shows an all-reduce in simulated time. "Changed" marks the
@@ -123,7 +123,7 @@ int start(int argc, char** argv) {
             "Gloo")
         .carried();
     line.add("--hosts", choices.hosts, "H",
-             "of hierarchical: the ranks are divided among so many hosts; default: 1")
+             "for hierarchical: how many hosts to divide the ranks among; default: 1")
         .within(1, kMaxWorldSize)
         .carried();
     lab07::add_simulation_options(line, simulation);

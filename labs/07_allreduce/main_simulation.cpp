@@ -87,7 +87,7 @@ void print_table(const std::optional<Choice>& choice, int ranks, int64_t element
   }
 }
 
-/// From how many bytes on `choose` prefers which algorithm: in powers of two.
+/// The sizes, in powers of two, at which `choose` changes its preference.
 void print_choices(int ranks, const CostModel& costs) {
   constexpr int64_t kMost = int64_t{1} << 28;  // elements: 1 GiB
   fmt::print("\npredicted to be the fastest, by size in powers of two:");
@@ -107,10 +107,10 @@ void add_simulation_options(CommandLine& line, Simulation& simulation) {
   line.group("Simulation");
   line.add_flag("--simulate", simulation.wanted,
                 "no training: show an all-reduce in simulated time");
-  line.add("--elements", simulation.elements, "N", "of the tensor; default: 3000")
+  line.add("--elements", simulation.elements, "N", "elements of the tensor; default: 3000")
       .within(0, int64_t{1} << 24);
   line.add("--inside", simulation.inside, "A,B",
-           "a message inside a host: us, and ns per byte; default: 5,1")
+           "cost of a message inside a host: A us + B ns per byte; default: 5,1")
       .comma_separated(2, 2);
   line.add("--between", simulation.between, "A,B", "the same between hosts; default: 50,10")
       .comma_separated(2, 2);

@@ -58,7 +58,7 @@ int show(const Simulation& simulation, const Capacities& capacities, const Llama
     throw UsageError(fmt::format("--gbit {}: a link that sends nothing", simulation.gbit));
   const LlamaStage model(config, StageSpan::whole(config), Device::kCpu, 1);
   const std::vector<Parameter>& parameters = model.named_parameters();
-  // A product with a matrix takes as long as the matrix is large; the embedding is only looked up.
+  // A matrix product takes time in proportion to the matrix; the embedding is only looked up.
   double work = 0;
   for (size_t p = 1; p < parameters.size(); ++p)
     work += static_cast<double>(parameters[p].value.numel());

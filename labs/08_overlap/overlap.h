@@ -24,7 +24,7 @@
 
 namespace lab08 {
 
-/// Parameters whose gradients travel in one message, in the order in which they lie in it.
+/// Parameters whose gradients travel in one message, in the order that they have there.
 using Bucket = std::vector<size_t>;
 
 /// Task 1 · Which gradients travel together.
@@ -55,7 +55,7 @@ struct Reducer {
   std::vector<bool> is_ready = {};   // per parameter
   std::vector<size_t> missing = {};  // per bucket: how many of its gradients are not ready yet
   // Per bucket that has been posted, in the order of the buckets. `finish` may leave anything here.
-  std::vector<lab::Tensor> flat = {};      // a copy of its gradients, in order, times `targets`
+  std::vector<lab::Tensor> flat = {};      // its gradients, in its order, times `targets`
   std::vector<lab::Work> works = {};       // the all_reduce of `flat`
   std::optional<lab::Work> counting = {};  // the all_reduce of `total`
 };

@@ -41,7 +41,7 @@ int train(Job& job, const RunPlan& plan, int shard, MemoryAccount& memory) {
     return lab02::shard(order, world.rank(), world.size());
   });
 
-  // 2 · Model. Changed: somebody else holds the weights, and each part has its optimizer.
+  // 2 · Model. Changed: `sharded` holds the weights, and each part has its own optimizer.
   LlamaStage model(setup.model, StageSpan::whole(setup.model), setup.device, setup.seed,
                    shard > 0 ? WeightMemory::kBound : WeightMemory::kOwn);
   std::optional<lab09::Sharded> sharded;

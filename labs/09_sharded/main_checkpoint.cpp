@@ -22,7 +22,7 @@ std::string shard_name(const std::string& part, int rank, int ranks) {
 int saved_ranks(const CheckpointTensors& saved, const std::string& part) {
   for (const std::string& name : saved.names())
     if (name.starts_with(part + ", shard 1 of ")) return std::stoi(name.substr(name.rfind(' ')));
-  fail("{}: no shards of {}: was this checkpoint written by lab 09, by a model of as many layers?",
+  fail("{} has no shards of {}: was it written by lab 09, for a model with as many layers?",
        saved.path().string(), part);
 }
 

@@ -14,8 +14,8 @@ namespace lab09 {
 /// is named after its part, its rank and the number of ranks: "model.layers.3, shard 2 of 3".
 std::vector<lab::SavedGroup> saved_shards(const Sharded& sharded);
 
-/// Reads this rank's shards from those that any number of ranks has saved: task 7 says which
-/// elements of which. Throws lab::Error naming the file if something is missing or damaged.
+/// Reads this rank's shards from those that any number of ranks have saved; task 7 says which
+/// elements come from which. Throws lab::Error naming the file if something is missing or damaged.
 void load_shards(Sharded& sharded, const std::filesystem::path& checkpoint);
 
 }  // namespace lab09

@@ -22,7 +22,7 @@ namespace {
 
 using Pass = LlamaStage::Pass;
 
-/// One step of a rank that computes as long as it is told, and sends what your functions send.
+/// One step of a rank. Its computing times are given; your functions send its messages.
 class Step {
  public:
   Step(const Options& options, const LlamaConfig& config, ProcessGroup& world)
@@ -58,7 +58,7 @@ class Step {
     {
       const ComputeScope scope(world_.recorder(), backward ? OpKind::kBackward : OpKind::kForward,
                                /*microbatch=*/-1);  // a part of one
-      // A product with a matrix takes as long as the matrix is large; the embedding is looked up.
+      // A matrix product takes time in proportion to the matrix; the embedding is only looked up.
       const double share = static_cast<double>(sharded_.parts[use.part].size) / all_;
       const double whole = 1e-3 * options_.backward_ms * (backward ? 1.0 : 0.5);
       if (use.part > 0) world_.advance_clock(share * whole);

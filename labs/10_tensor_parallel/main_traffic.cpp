@@ -97,7 +97,7 @@ void print_traffic(const FlightRecorder& recorder, const TimeWindow& step) {
     sum.bytes += record.bytes;
   }
   if (traffic.empty()) return;
-  fmt::print("\nwhat rank 0 took part in, in the last step\n");
+  fmt::print("\nmessages and collectives of rank 0 in the last step\n");
   for (const auto& [what, sum] : traffic)
     fmt::print("  {:<28} {:>5} x {:<14} {:>14} bytes\n", names[what.first], sum.operations,
                op_name(what.second), format_count(static_cast<int64_t>(sum.bytes)));

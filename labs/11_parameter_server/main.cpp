@@ -1,8 +1,8 @@
 // Lab 11 · trains a LLaMA through a parameter server. This program is given; what it calls from
 // parameter_server.h is yours.
 //
-// Without further options one process computes all gradients, and it is simulated which worker
-// computes what, and when. With --server, workers are processes.
+// Without further options one process computes all gradients, and simulates which worker computes
+// what, and when. With --server, workers are processes.
 #include "common/error.h"
 #include "common/run/options/main_guard.h"
 #include "common/run/training/settle_plan.h"

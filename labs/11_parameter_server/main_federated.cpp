@@ -53,17 +53,24 @@ void add_federated_options(CommandLine& line, Federated& federated) {
   line.add_flag("--federated", federated.wanted,
                 "clients that average their weights; --steps are rounds")
       .kept();
-  line.add("--clients", federated.clients, "C", "in all").within(1, 1000).shows_default().kept();
-  line.add("--per-round", federated.per_round, "M", "of them take part in each round")
+  line.add("--clients", federated.clients, "C", "number of clients")
       .within(1, 1000)
       .shows_default()
       .kept();
-  line.add("--local-steps", federated.local_steps, "K", "of a client in a round")
+  line.add("--per-round", federated.per_round, "M", "how many clients take part in each round")
+      .within(1, 1000)
+      .shows_default()
+      .kept();
+  line.add("--local-steps", federated.local_steps, "K", "steps of a client in a round")
       .within(1, 1'000'000)
       .shows_default()
       .kept();
-  line.add("--outer-lr", federated.outer_lr, "A", "its learning rate, eta").shows_default().kept();
-  line.add("--outer-momentum", federated.outer_momentum, "U", "mu").shows_default().kept();
+  line.add("--outer-lr", federated.outer_lr, "A", "learning rate of the server's step, eta")
+      .shows_default()
+      .kept();
+  line.add("--outer-momentum", federated.outer_momentum, "U", "momentum of the server's step, mu")
+      .shows_default()
+      .kept();
   line.add("--drop", federated.drop, "P", "the probability that a client does not answer")
       .shows_default()
       .kept();
@@ -76,9 +83,9 @@ void add_federated_options(CommandLine& line, Federated& federated) {
 
 void settle(const Federated& federated, RunPlan& plan) {
   if (federated.drop < 0 || federated.drop >= 1)
-    throw UsageError("--drop is a probability: from 0 to below 1");
+    throw UsageError("--drop must be at least 0 and less than 1");
   if (federated.outer_momentum < 0 || federated.outer_momentum >= 1)
-    throw UsageError("--outer-momentum: from 0 to below 1");
+    throw UsageError("--outer-momentum must be at least 0 and less than 1");
   if (plan.resume)
     throw UsageError("--resume: the clients' own states are not saved; begin anew without it");
   // What a round reads, for the tokens per second; a client's step has one microbatch.

@@ -52,7 +52,7 @@ class Crew {
     threads_ = plan.threads > 0 ? plan.threads : std::max(1, cores / workers.count);
   }
 
-  /// Starts and kills those whose time has come, in seconds, and says what others ended with.
+  /// Starts and kills workers whose time (in seconds) has come. Shows the output of those that end.
   void attend(double now, ProgressLine& progress) {
     for (Life& life : lives_) {
       if (!life.process && now >= life.worker.begins_at) start(life);

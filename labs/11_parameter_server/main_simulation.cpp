@@ -48,8 +48,8 @@ WorkerSimulationReport simulate(const Workers& workers, Learner& learner, Replic
   });
 }
 
-/// A line per worker for the first seconds: where it begins an item the last digit of that, '-'
-/// while it computes, '.' while it waits, 'x' from when it was killed.
+/// A line per worker for the first seconds: the last digit of each item where the worker begins it,
+/// '-' while it computes, '.' while it waits, 'x' once it has been killed.
 std::string grid(const WorkerSimulationReport& report) {
   constexpr double kColumn = 0.5;  // s
   constexpr size_t kColumns = 64;
@@ -77,8 +77,8 @@ std::string grid(const WorkerSimulationReport& report) {
     state[event.worker] = {event.time, letter};
   }
   std::string text = fmt::format(
-      "\nthe first {:g} s: last digit of the item that a worker begins; - it computes, . it waits, "
-      "x it is dead\n",
+      "\nthe first {:g} s: the last digit of an item where a worker begins it, then - while it "
+      "computes; . waiting, x dead\n",
       kColumn * static_cast<double>(kColumns));
   for (auto& [worker, row] : rows) {
     fill(worker, report.seconds);

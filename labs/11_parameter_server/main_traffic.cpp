@@ -24,8 +24,8 @@ double run(int ranks, const LinkCost& link, const std::function<void(ProcessGrou
   return std::max(0.0, report.times->makespan - 1e-9);  // clocks begin at 1 ns
 }
 
-/// Workers 0 ... w - 1, then the servers. In round r worker i and server (i + r) mod m have a
-/// message, so that no machine has two at a time.
+/// Workers 0 ... w - 1, then the servers. In round r, worker i and server (i + r) mod m exchange a
+/// message, so that no machine handles two at a time.
 double simulated_servers(int workers, int servers, const LinkCost& link) {
   return run(workers + servers, link, [&](ProcessGroup& world) {
     const int rounds = std::max(workers, servers);

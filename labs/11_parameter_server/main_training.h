@@ -74,7 +74,7 @@ class Learner {
     listener_ = std::move(listener);
   }
 
-  /// Must not outlive this.
+  /// The hooks must not outlive this learner.
   lab::ServerHooks hooks();
   bool is_done() const { return stopped_ || finished(server_); }
   int64_t stalest() const { return stalest_; }

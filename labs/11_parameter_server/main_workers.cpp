@@ -20,7 +20,7 @@ constexpr int64_t kMostWorkers = 64;
 double number(const std::string& option, const std::string& text) {
   const auto value = lab::parse_number<double>(text);
   if (!value || !(*value >= 0) || *value > 1e9)
-    throw UsageError(fmt::format("{}: '{}' is not a number from 0 on", option, text));
+    throw UsageError(fmt::format("{}: '{}' is not a number of at least 0", option, text));
   return *value;
 }
 
@@ -59,7 +59,7 @@ int64_t Workers::bound() const {
 std::map<int, double> Workers::slowness() const {
   std::map<int, double> factors;
   for (const Pair& pair : pairs("--slow", slow, ':')) {
-    if (pair.value <= 0) throw UsageError("--slow: a worker takes more than 0 times as long");
+    if (pair.value <= 0) throw UsageError("--slow: the factor must be more than 0");
     factors[pair.worker] = pair.value;
   }
   return factors;
@@ -89,13 +89,13 @@ std::vector<lab::SimulatedWorker> Workers::schedule() const {
 
 void add_worker_options(lab::CommandLine& line, Workers& workers) {
   line.group("Workers");
-  line.add("--workers", workers.count, "W", "at the start")
+  line.add("--workers", workers.count, "W", "number of workers at the start")
       .within(1, kMostWorkers)
       .shows_default()
       .carried();
   line.add(
           "--gradients", workers.gradients, "N",
-          "of an update (n); default: as many as workers; with 1 and --staleness any: asynchronous")
+          "gradients per update (n); default: one per worker; 1 with --staleness any: asynchronous")
       .within(0, 1'000'000)
       .kept();
   line.add("--staleness", workers.staleness, "S", "the bound s in updates, or any")
@@ -112,12 +112,12 @@ void add_worker_options(lab::CommandLine& line, Workers& workers) {
       .shows_default()
       .not_in_file();
   line.add("--work-for", workers.work_for, "ADDRESS:PORT",
-           "this process is one more worker of a server; the other options as there")
+           "be a worker of the server at this address; give the server's other options")
       .not_in_file();
   line.add("--worker", workers.own_number, "W", "its number; default: the next free one")
       .within(0, kMostWorkers - 1)
       .not_in_file();
-  line.add("--pace", workers.pace, "F", "it takes F times as long").not_in_file();
+  line.add("--pace", workers.pace, "F", "this worker takes F times as long").not_in_file();
   line.add("--patience", workers.patience, "S",
            "a worker that computes for longer than S seconds without a word counts as dead")
       .shows_default()
@@ -139,15 +139,15 @@ void add_worker_options(lab::CommandLine& line, Workers& workers) {
 void settle(const Workers& workers, lab::RunPlan& plan) {
   const int64_t n = workers.gradients > 0 ? workers.gradients : workers.count;
   if (plan.accumulate != 1 && plan.accumulate != n)
-    throw UsageError("--accumulate: an update has as many microbatches as gradients: --gradients");
+    throw UsageError("--accumulate: use --gradients, since each gradient is one microbatch");
   plan.accumulate = n;
   if (!workers.work_for.empty()) plan.out.clear();  // the server's; a worker writes nothing
   workers.bound();
   workers.schedule();
   if (workers.jitter < 0 || workers.link[0] < 0 || workers.link[1] < 0)
-    throw UsageError("--jitter and --link: times are not negative");
-  if (workers.patience <= 0) throw UsageError("--patience: more than 0 seconds");
-  if (workers.lost < 0 || workers.lost > 0.9) throw UsageError("--lost: from 0 to 0.9");
+    throw UsageError("--jitter and --link must not be negative");
+  if (workers.patience <= 0) throw UsageError("--patience must be more than 0 seconds");
+  if (workers.lost < 0 || workers.lost > 0.9) throw UsageError("--lost must be from 0 to 0.9");
 }
 
 }  // namespace lab11

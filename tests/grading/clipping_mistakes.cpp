@@ -98,8 +98,7 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
       "none of the other stages; clip over ranks that together hold the model once");
   if (s.training.ranks() == 1) {
     add(clipped_tensors(s, whole),
-        "every tensor is clipped by its own norm: it is the norm of all gradients together that "
-        "counts");
+        "every tensor is clipped by its own norm: use the norm of all gradients together");
     add(clipped_by(s, whole, [](const Numbers& part) { return norm(part) + 1e-6; }),
         "scaled by max / (norm + 1e-6), as PyTorch does it: call lab::clip_gradients");
   }
@@ -113,8 +112,8 @@ void add_clipping_mistakes(const TrainingStep& s, const Numbers& whole,
       "clipped to max_gradient_norm divided by the number of replicas: the gradients are those of "
       "all replicas already");
   add(clipped_by(s, whole, [&](const Numbers&) { return norm(s.own.mean()); }),
-      "clipped by the norm of this rank's own gradients before averaging: it is the norm of the "
-      "average that counts, the same on every rank");
+      "clipped by the norm of this rank's own gradients before averaging: use the norm of the "
+      "average, which is the same on every rank");
   Numbers clipped_first(whole.size(), 0.0);
   for (size_t r = 0; r < static_cast<size_t>(s.training.replicas); ++r) {
     const double targets = s.all.targets_of(r);

@@ -189,8 +189,8 @@ void keep_results(const fs::path& file, RankResult& result) {
     }
 }
 
-/// Whose the message is about, where "rank 0" says nothing: of a job without ranks, or of ranks of
-/// which nobody can tell which it was.
+/// Whom the message is about where "rank 0" would say nothing: in a job without ranks, or where
+/// nobody can tell which rank it was.
 void tell_of(const char* whom, RankResult& result) {
   const std::string rank = fmt::format("rank {}", result.rank);
   if (result.message.starts_with(rank)) result.message.replace(0, rank.size(), whom);

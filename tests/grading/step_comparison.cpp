@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/model/llama_stage.h"
@@ -95,6 +96,8 @@ std::string difference_of(const Quantity& quantity, const Parcel& input, const P
   const Numbers own = values_of(quantity, got);
   if (quantity.kind == Quantity::kParameters && own.size() == right.size())
     return difference_of_parameters(quantity, input, own, right, fraction);
+  const auto is_nan = [](const Numbers& n) { return n.size() == 1 && std::isnan(n[0]); };
+  if (is_nan(own) && is_nan(right)) return "";  // a loss (TrainingCase::nan_loss_step)
   return difference(own, expected_values(quantity.what, right, largest_magnitude(right), fraction));
 }
 

@@ -78,6 +78,7 @@ struct Traits {
   double loss_factor = 1;  // what the step is given is another loss than lab 01's
   float leftover = 0;
   int steps = 2;
+  int nan_loss_step = -1;
 };
 
 TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& draw) {
@@ -90,6 +91,7 @@ TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& dra
   c.learning_rate = 0.01F * static_cast<float>(draw.between(2, 7));
   c.warms_up = traits.warms_up;
   c.leftover = traits.leftover;
+  c.nan_loss_step = traits.nan_loss_step;
   const bool counts_differ = limits.unequal_counts && traits.rows == Rows::kUnequal;
   const int64_t empty_replica = draw.below(limits.replicas);
   for (int step = 0; step < traits.steps; ++step) {
@@ -182,6 +184,8 @@ Parcel TrainingCase::input(int rank) const {
   for (size_t step = 0; step < steps.size(); ++step) {
     const auto& microbatches = steps[step][static_cast<size_t>(replica)];
     parcel.set(fmt::format("learning_rate.{}", step), double{rate(step)});
+    if (has_nan_loss(step, static_cast<size_t>(replica)))
+      parcel.set(fmt::format("nan_loss.{}", step), 1);
     parcel.set(fmt::format("microbatches.{}", step), static_cast<double>(microbatches.size()));
     for (size_t k = 0; k < microbatches.size(); ++k) {
       const TokenBatch& batch = microbatches[k];
@@ -226,6 +230,10 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .optimizer = "adam",
        .clip = 0.43,
        .leftover = 0.25F},
+      {.name = "a loss that is not a number in the second step, although its gradient is right",
+       .microbatches = 2,
+       .steps = 3,
+       .nan_loss_step = 1},
       {.name = "gradients just short enough, in a large model",
        .microbatches = 3,
        .large = true,

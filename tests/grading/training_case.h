@@ -27,6 +27,9 @@ struct TrainingCase {
   double max_norm = 0;
   float leftover = 0;      // in every gradient before a step; 0: what the step before has left
   double loss_factor = 1;  // of the loss that the steps are given, and of its gradient
+  /// In this step, counted from 0, the loss is NaN for the targets of the last replica, although
+  /// the gradient is right: a run that has gone wrong must show it, and go on like any other.
+  int nan_loss_step = -1;
   /// [step][replica][microbatch]
   std::vector<std::vector<std::vector<TokenBatch>>> steps = {};
 
@@ -35,6 +38,9 @@ struct TrainingCase {
   }
   int ranks() const { return replicas * stages(); }
   StageSpan span(int stage) const;
+  bool has_nan_loss(size_t step, size_t replica) const {
+    return static_cast<int>(step) == nan_loss_step && static_cast<int>(replica) == replicas - 1;
+  }
   /// The learning rate of a step, counted from 0.
   float rate(size_t step) const {
     return warms_up ? learning_rate * static_cast<float>(step) : learning_rate;
@@ -61,8 +67,8 @@ struct CaseLimits {
 
 /// A case for each property that has been overlooked before: unequal targets, a replica without
 /// targets, a whole step without, a tied head, grouped queries, odd sizes, gradients clipped and
-/// just not clipped, leftover gradients (of kLargeLeftover in some), several steps. The
-/// simplest case comes first.
+/// just not clipped, leftover gradients (of kLargeLeftover in some), a loss that is NaN, several
+/// steps. The simplest case comes first.
 std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed);
 
 /// Leftover gradients must not affect a whole step. In the place of kLargeLeftover it finds what an

@@ -33,10 +33,12 @@ std::string totals_in_words(const TrainingStep& s) {
 void expect_one_update(const TrainingStep& s, size_t rank) {
   const double updates = s.result.number(s.entry("updates"));
   if (updates == 0)
-    stop(
-        fmt::format("{}the weights are not updated: optimizer.step was never called. {} one update "
-                    "in every step, even without any target",
-                    s.who(rank), s.training.ranks() == 1 ? "There is" : "Every rank makes"));
+    stop(fmt::format(
+        "{}the weights are not updated: optimizer.step was never called. {} one update "
+        "in every step, {}",
+        s.who(rank), s.training.ranks() == 1 ? "There is" : "Every rank makes",
+        static_cast<int>(s.step) == s.training.nan_loss_step ? "even if the loss is not a number"
+                                                             : "even without any target"));
   if (updates > 1)
     stop(
         fmt::format("{}one step of training is one update: optimizer.step was called {} "
@@ -95,14 +97,45 @@ Expected expected_loss(const TrainingStep& s) {
       .if_not_finite = "the returned loss: not a number; where there is no target the loss is 0"};
 }
 
+/// Whether the loss that this rank returns contains one that is NaN.
+bool returns_nan(const TrainingStep& s) {
+  const bool own = s.training.has_nan_loss(s.step, s.replica);
+  switch (s.contract.loss) {
+    case StepContract::Loss::kOwnMean:
+      return own;
+    case StepContract::Loss::kMeanOnLastStage:
+      return s.is_last_stage() && static_cast<int>(s.step) == s.training.nan_loss_step;
+    case StepContract::Loss::kPartOnLastStage:
+      return s.is_last_stage() && own;
+  }
+  return false;
+}
+
+/// The losses that the ranks return; in the place of one that is rightly NaN, what it would be
+/// otherwise.
+std::vector<Numbers> returned_losses(const std::vector<TrainingStep>& steps,
+                                     std::vector<Numbers> losses) {
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
+    const TrainingStep& s = steps[rank];
+    if (!returns_nan(s)) continue;
+    if (std::isfinite(losses[rank][0]))
+      stop(
+          fmt::format("{}the returned loss is {:.4g} in step {}, although `loss` returned NaN: a "
+                      "run that has gone wrong must show it",
+                      s.who(rank), losses[rank][0], s.step + 1));
+    losses[rank] = expected_loss(s).values;
+  }
+  return losses;
+}
+
 void expect_updates_only(const TrainingStep& s, size_t rank) {
   const Numbers updated = to_doubles(s.result.tensor(s.entry("updated")));
   const Numbers weights = to_doubles(s.result.tensor(s.entry("weights")));
   const std::string start = s.step == 0 ? "start" : fmt::format("weights.{}", s.step - 1);
   if (updated != weights && weights == to_doubles(s.result.tensor(start)))
     stop(
-        fmt::format("{}optimizer.step changed a copy, and the model has its old weights: pass it "
-                    "parameters() itself",
+        fmt::format("{}optimizer.step changed a copy, but the model still has its old weights: "
+                    "pass it parameters() itself",
                     s.who(rank)));
   if (updated != weights)
     stop(
@@ -200,9 +233,10 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
         gradients, [&](size_t rank) { return expected_gradients(steps[rank]); },
         [&](size_t rank) { return in_step(totals_in_words(steps[rank])); },
         training.stages() > 1 ? Blame::kLastRank : Blame::kFirstRank);
+    const std::vector<Numbers> losses =
+        returned_losses(steps, numbers_of(ranks, fmt::format("loss.{}", step)));
     expect_on_every_rank(
-        numbers_of(ranks, fmt::format("loss.{}", step)),
-        [&](size_t rank) { return expected_loss(steps[rank]); },
+        losses, [&](size_t rank) { return expected_loss(steps[rank]); },
         [&](size_t rank) { return in_step(totals_in_words(steps[rank])); });
     if (contract.loss_of_every_microbatch)
       for (size_t rank = 0; rank < ranks.size(); ++rank) expect_loss_calls(steps[rank], rank);
@@ -221,12 +255,12 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
       Numbers whole;
       for (const Numbers& part : gradients) whole.insert(whole.end(), part.begin(), part.end());
       confirm_bits(whole, exact.gradient, "the gradients");
-      if (!contract.loss_in_parts)
+      if (!contract.loss_in_parts && !returns_nan(steps.back()))
         confirm_bits({ranks.back().number(fmt::format("loss.{}", step))}, {exact.loss}, "the loss");
     }
     earlier_targets.push_back(all.targets);
     for (size_t rank = 0; rank < ranks.size(); ++rank)
-      earlier_losses[rank].push_back(ranks[rank].number(fmt::format("loss.{}", step)));
+      earlier_losses[rank].push_back(losses[rank][0]);
   }
 }
 

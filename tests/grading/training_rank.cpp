@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,6 +22,7 @@ struct StepLog {
   std::string events = {};
   std::vector<double> totals = {};
   double loss_factor = 1;
+  bool has_nan_loss = false;
   std::span<const TokenBatch> microbatches = {};  // whose logits are recorded
   std::vector<Tensor> logits = {};                // of each; undefined: loss was not called
 };
@@ -43,7 +45,9 @@ double recorded_loss(int64_t number, const Tensor& logits, const TokenBatch& bat
   const auto found = std::ranges::find(log.microbatches, batch.tokens, &TokenBatch::tokens);
   if (found != log.microbatches.end())
     log.logits[static_cast<size_t>(found - log.microbatches.begin())] = logits.clone();
-  return scaled_reference_loss(logits, batch, total_targets, log.loss_factor);
+  const double loss = scaled_reference_loss(logits, batch, total_targets, log.loss_factor);
+  const bool is_nan = log.has_nan_loss && batch.target_count() > 0;
+  return is_nan ? std::numeric_limits<double>::quiet_NaN() : loss;
 }
 
 /// Passes updates on, and keeps what came in.
@@ -146,7 +150,9 @@ Parcel record_steps(const Parcel& input, ProcessGroup* world,
       microbatches.push_back(input.batch(fmt::format("microbatch.{}.{}", step, k)));
     if (leftover != 0) fill_gradients(stage, leftover);
     const int64_t number = step_log().number + 1;
-    step_log() = {.number = number, .loss_factor = input.number("loss_factor")};
+    step_log() = {.number = number,
+                  .loss_factor = input.number("loss_factor"),
+                  .has_nan_loss = input.has(entry("nan_loss"))};
     const LossFunction loss = [number](const Tensor& logits, const TokenBatch& batch,
                                        int64_t total_targets) {
       return recorded_loss(number, logits, batch, total_targets);

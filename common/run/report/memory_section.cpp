@@ -24,9 +24,9 @@ std::string memory_section(const RunReport& report) {
   }
   return html +
          "</tbody></table></div>\n<p class=\"about\">The peak of each kind of tensor in "
-         "training; together: the peak of their sum. Communication: what is gathered for a "
+         "training; together: the peak of their sum. Communication: tensors gathered for a "
          "checkpoint. Planned: the estimate of <code>./workbook plan</code>, "
-         "without that. Not counted: samples that rank 0 writes, and what libraries take.</p>"
+         "without those. Not counted: samples that rank 0 writes, and libraries' memory.</p>"
          "</section>\n";
 }
 

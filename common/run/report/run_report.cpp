@@ -63,7 +63,7 @@ std::string whose(const std::string& labs) {
            "to 05.</p>\n";
   if (labs == "solution")
     return "<p class=\"whose\">Trained by the reference solutions of the labs. With "
-           "<code>--mine</code>, a mesh is trained by yours.</p>\n";
+           "<code>--mine</code>, your own labs train a mesh.</p>\n";
   return "";
 }
 

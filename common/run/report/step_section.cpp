@@ -34,9 +34,9 @@ std::string idle_table(const StepTimeline& step) {
          idle_row("measured", idle_share(step.measured)) +
          idle_row("this schedule, in theory", idle_share(step.theory)) +
          idle_row("with GPipe or 1F1B on equal stages", step.ideal_idle_share) +
-         "</tbody></table></div>\n<p class=\"about\">Idle is what is not forward, backward, loss "
-         "or update. Theory is the same schedule with each pass as long as it was on average on "
-         "its rank, and messages that take no time; equal stages: (p−1)/(m+p−1) for p stages and "
+         "</tbody></table></div>\n<p class=\"about\">A rank is idle outside forward, backward, "
+         "loss and update. Theory: the same schedule, with each pass taking its average time on "
+         "its rank and messages taking none. Equal stages: (p−1)/(m+p−1) for p stages and "
          "m microbatches.</p>\n";
 }
 
@@ -58,9 +58,9 @@ std::string shares_table(const Timeline& timeline) {
          head("compute", "compute") + head("communication", "communication") +
          head("waiting", "waiting") + head("lane", "other") + "</tr></thead><tbody>\n" + rows +
          "</tbody></table></div>\n<p class=\"about\">Compute: forwards, backwards, loss, update. A "
-         "rank that is held up by a message or a collective is waiting until the other side is "
-         "there, and communicating from then on, while data is on its way. Other: nothing was "
-         "recorded.</p>\n";
+         "rank held up by a message or a collective counts as waiting until the other side "
+         "arrives, and as communicating from then on, while data is on its way. Other: nothing "
+         "was recorded.</p>\n";
 }
 
 }  // namespace
@@ -70,13 +70,13 @@ std::string step_section(const RunReport& report) {
   const StepTimeline& step = *report.timing;
   return fmt::format(
       "<section><h2>One step, as measured</h2>\n"
-      "<p class=\"about\">Step {}, {} from its beginning to the end of its last span.{} The tall "
-      "row of each rank is what it did, the lowest one what theory expects, by the same clock from "
-      "the first pass on. The numbers are microbatches; hover over a span for details.</p>\n"
+      "<p class=\"about\">Step {}, {} from its beginning to the end of its last span. The tall row "
+      "of each rank shows what it did, the lowest row what theory predicts, on the same clock from "
+      "the first pass on.{} The numbers are microbatches; hover over a span for details.</p>\n"
       "{}{}{}</section>\n",
       format_count(report.metrics.back().step),
       format_time(makespan(step.measured), step.measured.unit),
-      has_network(step.measured) ? " The low row below what a rank did has the collectives that "
+      has_network(step.measured) ? " The row between them shows the collectives that "
                                    "travelled meanwhile."
                                  : "",
       timeline_grid_html(step), idle_table(step), shares_table(step.measured));

@@ -37,7 +37,7 @@ std::string stories_section(const RunReport& report) {
   const size_t shown = std::min(count, kMaxStories);
   std::string html =
       "<section><h2>What it wrote on the way</h2>\n<p class=\"about\">The model continues a text, "
-      "as far as it had learned by then.";
+      "using what it had learned by then.";
   if (shown < count) html += fmt::format(" {} of {} samples.", shown, count);
   html += "</p>\n<div class=\"stories\">\n";
   for (size_t i = 0; i < shown; ++i)  // the first, the last, and evenly between

@@ -28,8 +28,8 @@ namespace lab01 {
 namespace given_1a {
 namespace {
 
-/// Two threads that call it leave at the same moment, unless the other one does not come: what they
-/// do next without protection, they do to each other.
+/// Two threads that call it leave at the same moment, unless the other one does not come: whatever
+/// they do next without protection is a race.
 void leave_in_pairs() {
   static std::atomic<unsigned> arrived{0};
   const unsigned own_place = arrived.fetch_add(1);
@@ -159,8 +159,8 @@ Parcel run_cross_entropy(const Parcel& input) {
 
 bool is_close(double a, double b) { return std::abs(a - b) <= 1e-5 * std::max(std::abs(b), 1.0); }
 
-/// Calls `round`, which says how many results are others than by one thread, again and again while
-/// threads interrupt each other, until there are some. Returns how many.
+/// Calls `round`, which returns how many results differ from those of one thread, again and again
+/// while threads interrupt each other, until some do. Returns how many.
 double others_by_threads(const std::function<int64_t()>& round) {
   const ShortTurns turns;
   int64_t others = 0;

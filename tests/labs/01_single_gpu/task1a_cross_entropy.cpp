@@ -165,8 +165,8 @@ std::vector<Mistake> loss_mistakes(const Rows& rows, double largest_got) {
         return std::log(ones) - (s.scores[y] - s.largest);
       });
   if (std::isfinite(largest_got) && largest_got > 0)
-    add(fmt::format(" of an improbable target is cut off at {:.4g} nats: it has no limit; "
-                    "compute log(sum) and the target's score apart (section 2.3)",
+    add(fmt::format(" of an improbable target is cut off at {:.4g} nats: it has no limit; compute "
+                    "log(sum) and the target's score separately (section 2.3)",
                     largest_got),
         [=](const Softmax&, size_t, double loss) { return std::min(loss, largest_got); });
   Numbers scaled;
@@ -346,7 +346,8 @@ TEST(Task1a, FiniteForEveryScore) {
       "0, or at FLT_MIN, which is the smallest positive number? Start with the first score";
   const std::string improbable =
       "the loss is not finite where the target is improbable: its probability is rounded to 0; "
-      "compute log(sum) and the target's score apart, not the log of a probability (section 2.3)";
+      "compute log(sum) and the target's score separately, not the log of a probability (section "
+      "2.3)";
   expect_cross_entropies(
       {given_rows("scores around 10,000",
                   {kBig, kBig - 1, 0, -kBig, kBig, kBig, kBig, kBig, 100, 99, 98, 97}, 4,

@@ -308,7 +308,7 @@ Case many_alike(const std::string& name, float above, int64_t rows = 64) {
 }
 
 /// Every cross-entropy is 64, and the divisor a power of two: the loss is exact in float too, in
-/// whatever order it is summed, and a single one that got lost shows. Different ones show the
+/// whatever order it is summed, and a single lost one shows. Different cross-entropies reveal the
 /// order.
 TEST(Task1b, ThreadsAddUpWithoutLoss) {
   std::vector<Case> cases = {

@@ -68,9 +68,9 @@ constexpr const char* kProblems[][2] = {
      "the result depends on which thread comes first: is a sum formed in the order of arrival "
      "(atomicAdd), or does a thread read what another one writes?"},
     {"kept",
-     "the very same call, made again or after another, has another result: something is kept from "
-     "an earlier call. Results depend on the arguments alone; look for static variables, for work "
-     "done only the first time, and for variables that are never set"},
+     "the very same call, made again or after another, gives a different result: something is kept "
+     "from an earlier call. Results depend on the arguments alone; look for static variables, for "
+     "work done only the first time, and for variables that are never set"},
 };
 
 void expect_no_problem(const Parcel& result) {
@@ -211,10 +211,11 @@ std::vector<RowPart> parts_of_row(size_t columns) {
        "iterations of the loop are in the result; the columns of the last, shorter one count too",
        [=](size_t c, size_t) { return c < columns / kBlock * kBlock; }}};
   for (const size_t limit : {1024, 2048, 4096, 8192})
-    parts.push_back({fmt::format("rows longer than {} columns are wrong: those that come after are "
-                                 "not in the result",
-                                 limit),
-                     [=](size_t c, size_t) { return c < limit; }});
+    parts.push_back(
+        {fmt::format(
+             "rows longer than {} columns are wrong: the columns after these are not in the result",
+             limit),
+         [=](size_t c, size_t) { return c < limit; }});
   for (const size_t group : {2, 4, 8})
     for (const size_t rest : {0, 1})
       parts.push_back({fmt::format("the loop takes {} columns per thread at a time: of those that "

@@ -50,8 +50,7 @@ const std::pair<const char*, Factor> kWrongFactors[] = {
     {"on the way to the sum of the squares a number was larger than the sum and too large for a "
      "float: add each square only once",
      [](double s, double n, double e) { return 32 * s > 3.4e38 ? 0 : right_factor(s, n, e); }},
-    {"the sum of the squares was not divided by the number of columns: it is the root of their "
-     "mean",
+    {"the sum of the squares was not divided by the number of columns: take the root of their mean",
      [](double s, double, double e) { return 1 / std::sqrt(s + e); }},
     {"the sum of the squares was divided by the number of threads: divide by that of the columns",
      [](double s, double, double e) { return 1 / std::sqrt(s / kThreads + e); }},

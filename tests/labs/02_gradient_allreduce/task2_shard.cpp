@@ -74,9 +74,10 @@ TEST(Task2, FewerSequencesThanRanks) {
 }
 
 TEST(Task2, SequencesNotPositions) {
-  Epoch e = epoch(11, 3, 7);
-  for (int64_t& sequence : e.order) sequence = 5'000'000'000 + 3 * sequence;
-  expect_partitions({e});
+  std::vector<Epoch> epochs = {epoch(11, 3, 7), epoch(12, 3, 7)};
+  for (Epoch& e : epochs)
+    for (int64_t& sequence : e.order) sequence = 5'000'000'000 + 3 * sequence;
+  expect_partitions(epochs);
 }
 
 TEST(Task2, EveryEpochIsShuffledAnew) {
@@ -95,6 +96,7 @@ TEST(Task2, AnySizes) {
     for (const int64_t count : {world_size, 3 * world_size + 2})
       epochs.push_back(epoch(count, world_size, lab::grading::scenario_seed() + 10));
   epochs.push_back(epoch(5'003, 3, lab::grading::scenario_seed() + 11));
+  epochs.push_back(epoch(140'001, 2, lab::grading::scenario_seed() + 12));
   expect_partitions(epochs);
 }
 

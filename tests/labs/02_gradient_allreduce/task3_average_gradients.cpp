@@ -97,8 +97,8 @@ void add_backwards(const Case& c, const RankMeans& means,
     std::reverse(first, values.begin() + static_cast<std::ptrdiff_t>(i));
   }
   mistakes.push_back({values,
-                      "the gradients: the tensors are copied back in another order than they lie "
-                      "in the flat tensor"});
+                      "the gradients: the tensors are not copied back in the order in which they "
+                      "lie in the flat tensor"});
 }
 
 /// Each tensor begins size(0) elements after the one before it in the flat one, not numel().
@@ -199,7 +199,7 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
                                         {9, 0, 0, 0},           {0, 0, 0, 5},     {4, 6, 6, 4},
                                         {16'000'000, 3, 21, 9}, {2, 5, 9, 11}};
   const std::vector<std::vector<Shape>> shapes = {
-      kSomeShapes, kSomeShapes,      kSomeShapes, {{64}},          many, kSomeShapes, {{64}},
+      kSomeShapes, kSomeShapes,      kSomeShapes, {{64}},          many, kSomeShapes, {{8, 8}},
       with_empty,  {{300'000}, {7}}, kSomeShapes, {{5, 2, 3}, {0}}};
   std::vector<Case> cases;
   for (size_t k = 0; k < shapes.size(); ++k) {
@@ -211,6 +211,7 @@ std::vector<Case> cases_for(size_t ranks, uint64_t seed) {
   for (size_t r = 0; r < ranks; ++r) almost_equal.push_back(500.0 + static_cast<double>(r % 2));
   cases.push_back(random_case({{0}, {6}, {0}}, almost_equal, seed + 50));
   cases.push_back(random_case(kSomeShapes, cases[0].targets, seed + 60, /*scale=*/1e-15));
+  cases.push_back(random_case({{4, 3}, {5}, {1}}, cases[0].targets, seed + 70, /*scale=*/1e9));
   // More targets than 32 bits can count.
   cases.push_back(cases[1]);
   for (double& own_targets : cases.back().targets) own_targets *= 2e7;
@@ -225,7 +226,7 @@ TEST(Task3, EveryTargetCountsTheSame) {
 TEST(Task3, MeanOverThreeRanks) { expect_means({random_case(kSomeShapes, {7, 7, 7}, 100)}, {}); }
 
 TEST(Task3, LateMessagesInAnyOrder) {
-  expect_means(cases_for(4, lab::grading::scenario_seed() + 400), lab::grading::late_messages(31));
+  expect_means(cases_for(5, lab::grading::scenario_seed() + 400), lab::grading::late_messages(31));
 }
 
 TEST(Task3, ThreeRanksWithAnyTargetsAndShapes) {

@@ -46,6 +46,7 @@ void expect_traffic(const std::vector<Parcel>& ranks, size_t step) {
          .if_too_large =
              "the weights are right, but more travels than the gradients and the number "
              "of targets"});
+    if (ranks.size() == 1) continue;  // it needs no average
     // What a student's code cannot fake: the gradients did travel.
     uint64_t bytes = 0;
     for (const Operation& operation : sent) bytes += operation.bytes;
@@ -70,7 +71,8 @@ void judge(const TrainingCase& c, const std::vector<Parcel>& ranks) {
 }
 
 void expect_training(int ranks, uint64_t seed, const JobOptions& options) {
-  judge_training({.replicas = ranks, .unequal_counts = true}, seed, "train_step", options, judge);
+  judge_training({.replicas = ranks, .microbatches = 5, .unequal_counts = true}, seed, "train_step",
+                 options, judge);
 }
 
 JobOptions given(JobOptions options) {

@@ -37,8 +37,8 @@ std::vector<Mistake> mistakes(const Numbers& examples, size_t self) {
        "over the ranks, not by the number of ranks"},
       {{total}, "this is the sum of the examples, not this rank's part of it"},
       {{own / std::max(total, 1.0)},
-       "divided by 1, since the sum is less; examples may be in any unit: divide by their sum as "
-       "it is"},
+       "divided by 1, because the sum is below 1; examples may be in any unit: divide by their sum "
+       "as it is"},
       {{own}, "these are this rank's examples, not their part of the sum"},
       {{total / own}, "the quotient is upside down"},
       {{std::round(100 * own / total) / 100}, "the share is rounded to whole per cent"},

@@ -95,7 +95,7 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self) {
        "the distance from the unweighted mean: the average is weighted by the shares"},
       {{total(own) / n}, "the mean of the ranks' drifts, not the largest: ReduceOp::kMax"},
       {{with_share},
-       "a rank whose share is 0 is left out: it counts nothing in the average, but it drifts"},
+       "a rank whose share is 0 is left out: it counts for nothing in the average, but it drifts"},
       {{std::sqrt(squares)},
        "the distances of all ranks together, not the largest: ReduceOp::kMax"},
       {{std::sqrt(weighted_squares)},
@@ -128,10 +128,10 @@ void judge(const Case& c, const std::vector<Parcel>& results) {
   expect_whole_fences(results);
   for (size_t r = 0; r < results.size(); ++r)
     if (results[r].number("weights_changed") != 0)
-      stop(fmt::format(
-          "drift changes the model: rank {}'s weights are not to the last bit what they "
-          "were before; average a copy (clone()), not the weights themselves",
-          r));
+      stop(
+          fmt::format("drift changes the model: rank {}'s weights are no longer the same to the "
+                      "last bit; average a copy (clone()), not the weights themselves",
+                      r));
   const RankWeights weights = c.weights();
   const double right = largest(distances(weights, weights.average()));
   const double rounding = c.exact ? 0 : kRounding * lab::grading::norm(weights.magnitude());
@@ -211,9 +211,12 @@ std::vector<Case> delicate_cases(size_t ranks, uint64_t seed) {
       balanced_case("differences whose squares are no float", kSomeShape, ranks,
                     [](size_t i) { return static_cast<float>(1 + i % 3) * 0x1p70F; }),
       random_case("another time", kSomeShape, balance(ranks).shares, seed + 1),
+      random_case("weights whose squares are too small for a float", kSomeShape,
+                  balance(ranks).shares, seed + 2),
       random_case("weights that differ in their last bits", kSomeShape, balance(ranks).shares,
                   seed),
   };
+  for (const lab::Tensor& own : cases[cases.size() - 2].values) lab::scale(own, 0x1p-80F);
   for (size_t r = 1; r < ranks; ++r) {
     std::vector<lab::Tensor>& values = cases.back().values;
     values[r] = values[0].clone();

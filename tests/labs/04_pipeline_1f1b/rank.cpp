@@ -194,8 +194,8 @@ struct Passes {
     result.set(entry("in_flight", k), static_cast<double>(stage.activation_bytes()));
     if (stage.activation_bytes() > 0)
       lab::require(lab::failure_of([&] { stage.discard(); }).empty(),
-                   "stage.forward ran as another microbatch than 0: here and in backward the "
-                   "batch is the stage's microbatch 0, the default");
+                   "stage.forward was given a microbatch number other than 0: use 0, the default, "
+                   "here and in backward");
   }
 
   const Parcel& input;

@@ -168,8 +168,8 @@ void judge(const Pipeline& pipeline, const std::vector<Parcel>& stages) {
   }
 }
 
-/// What a gradient that is not finite does to a step must be seen: nobody repairs it on the way. It
-/// is that of the last pass, because what is infinite stays in the gradients.
+/// A gradient that is not finite must show in a step: nobody may repair it on the way. It is that
+/// of the last pass, because infinite gradients stay infinite.
 std::vector<Parcel> overflowed_inputs(const Pipeline& pipeline) {
   std::vector<Parcel> stages = inputs(pipeline);
   const size_t last = pipeline.passes() - 1;
@@ -186,7 +186,7 @@ void judge_overflowed(const Pipeline& pipeline, const std::vector<Parcel>& stage
     if (std::ranges::all_of(got.values(), [](float g) { return std::isfinite(g); }))
       stop(
           fmt::format("rank {}: its gradients are finite, although the gradient of the loss is "
-                      "not: hand on what stage.backward returns, whatever it is",
+                      "not: pass on what stage.backward returns, whatever it is",
                       s));
   }
 }

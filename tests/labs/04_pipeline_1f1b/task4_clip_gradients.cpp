@@ -188,7 +188,7 @@ std::vector<Mistake> norm_mistakes(const std::vector<ClipCall>& calls, size_t k,
        what + "that after clipping; it should be the one before"}};
   mistakes.push_back(
       {{0.0},
-       what + (std::isinf(call.max_norm) ? "0, where max_norm is infinite: the norm is returned "
+       what + (std::isinf(call.max_norm) ? "0, because max_norm is infinite: return the norm "
                                            "whether anything is scaled or not"
                                          : "0, although there are gradients")});
   mistakes.push_back({{std::sqrt(2.0) * call.norm},
@@ -206,11 +206,10 @@ void expect_norms(const std::vector<ClipCall>& calls, const std::vector<Parcel>&
   if (!std::isfinite(call.norm)) {
     for (size_t s = 0; s < got.size(); ++s)
       if (std::isfinite(got[s][0]))
-        stop(
-            fmt::format("rank {}: the norm that clip_gradients returns is {:g}, although a "
-                        "gradient of the model is infinite or not a number: the norm is not "
-                        "finite then, on every rank\n{}",
-                        s, got[s][0], in_call(call)));
+        stop(fmt::format(
+            "rank {}: the norm that clip_gradients returns is {:g}, although a gradient of the "
+            "model is infinite or not a number: then the norm must not be finite, on any rank\n{}",
+            s, got[s][0], in_call(call)));
     return;
   }
   for (size_t s = 0; s < got.size(); ++s)

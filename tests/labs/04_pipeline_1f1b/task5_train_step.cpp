@@ -56,8 +56,8 @@ void expect_clipping(const Pipeline& pipeline, size_t stage,
             "call clip_gradients on every rank, in every step"
       : barrier ? "also calls barrier: none is needed, the messages of forward, backward and "
                   "clipping make each rank wait for everything it needs"
-                : "has other messages than forward, backward and clipping need: neither the loss "
-                  "nor the weights travel",
+                : "has messages that forward, backward and clipping do not need: neither the loss "
+                  "nor the weights should travel",
       stage, in_words(operations)));
 }
 

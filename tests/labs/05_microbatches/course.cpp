@@ -165,7 +165,7 @@ std::string wrong_order(const Course& c) {
           is_send(action->kind)
               ? "the tag of a message is its microbatch, and a send begins in its place"
               : "is every pass done in its place? Microbatch k has number k in stage.forward and "
-                "stage.backward, and a send that comes before a pass begins before it",
+                "stage.backward, and a send that is listed before a pass must begin before it",
           in_words(c.actions));
     ++next;
   }
@@ -309,8 +309,8 @@ class Standstill {
 
   std::string skipped(size_t place) const {
     return fmt::format(
-        "rank {} waits in {}, but has not begun {}, which comes before it in its "
-        "list: actions are begun one after the other{}",
+        "rank {} waits in {}, but has not begun {}, which comes before it in its list: actions "
+        "must begin one after the other{}",
         c_.rank(), name(place), name(next_),
         c_.actions[next_].kind == c_.actions[place].kind
             ? ", and the tag of a message is its microbatch"
@@ -323,8 +323,8 @@ class Standstill {
   size_t next_ = 0;                     // the first action that has not begun
 };
 
-/// The line after the circle advises to change the program. Where a stage departs from its actions,
-/// they are right, and the executor is not.
+/// The line after the circle advises changing the program. Where a stage departs from its actions,
+/// the actions are right and the executor is wrong.
 std::string without_advice(const std::string& diagnosis) {
   const size_t advice = diagnosis.find('\n', diagnosis.find("circle: rank "));
   if (advice == std::string::npos) return diagnosis;

@@ -22,8 +22,8 @@ namespace {
 /// Which microbatch's tensor is taken instead of microbatch k's.
 enum class Pick { kOwn, kOldest, kNewest, kReversed, kNext, kPrevious };
 
-/// Stages that mix microbatches up: what forwards and backwards read of what was received, what is
-/// sent, and whose logits the last stage begins its backwards with.
+/// Stages that mix up microbatches: which received tensors their forwards and backwards read, what
+/// they send, and with whose logits the last stage begins its backwards.
 struct MixUp {
   std::string message;
   Pick activation = Pick::kOwn;
@@ -40,11 +40,11 @@ std::vector<MixUp> mix_ups() {
       {.message = "every backward of the last stage got the gradient of the last microbatch's "
                   "logits: keep the logits of each microbatch until its backward",
        .logits = Pick::kNewest},
-      {.message = "what is sent is the output of the newest forward, not of the message's own "
-                  "microbatch: keep each until it has been sent",
+      {.message = "a send carries the output of the newest forward, not that of its own "
+                  "microbatch: keep each output until it has been sent",
        .output = Pick::kNewest},
-      {.message = "what is sent is the gradient of the newest backward, not of the message's own "
-                  "microbatch: keep each until it has been sent",
+      {.message = "a send carries the gradient of the newest backward, not that of its own "
+                  "microbatch: keep each gradient until it has been sent",
        .input_gradient = Pick::kNewest},
       {.message = forward + ", that of the oldest recv: a pass must read what was received for "
                             "its own microbatch",
@@ -145,7 +145,7 @@ class MixedPipeline {
     return k;
   }
 
-  /// What pass k reads of what was received; nothing, if it is not there yet.
+  /// The received tensor that pass k reads; nothing if it has not arrived yet.
   std::optional<Tensor> received(State& state, bool gradient, int k) {
     std::vector<int>& recvs = state.recvs[gradient ? 1 : 0];
     const Pick pick = gradient ? mix_up_.gradient : mix_up_.activation;

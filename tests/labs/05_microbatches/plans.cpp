@@ -250,7 +250,7 @@ void expect_passes(const Question& question, const Schedule& answer) {
     if (got == passes.end() && wanted == plan.end()) continue;
     stop(question, answer,
          fmt::format("the passes of stage {} are not those of the schedule: {} where {} should be. "
-                     "Messages are added; passes stay, in their order",
+                     "Only add messages; leave the passes in their order",
                      s, got == passes.end() ? "nothing" : to_string(*got),
                      wanted == plan.end() ? "nothing" : to_string(*wanted)));
   }

@@ -165,8 +165,9 @@ std::string untold(const Schedule& schedule) {
   return "";
 }
 
-/// Tasks 1, 2, 3 and 5. Text that contradicts itself could not be read: how many microbatches a
-/// schedule claims to have is told apart, and what is wrong with it is for the verdict to say.
+/// Tasks 1, 2, 3 and 5. Text that contradicts itself could not be read, so the number of
+/// microbatches that a schedule claims to have is passed separately; what is wrong with it is for
+/// the verdict to say.
 Parcel run_schedule(const Parcel& input) {
   const std::string& function = input.text("function");
   const auto count = [&](const char* name) { return static_cast<int>(input.number(name)); };

@@ -27,8 +27,7 @@ Schedule one_at_a_time(int microbatches) {
   return program_from(fmt::format("stages 2 microbatches {}\n{}\n{}", microbatches, first, last));
 }
 
-/// From simple to strange, with microbatches that differ in nothing: so what is mixed up has a
-/// name.
+/// From simple to strange, with microbatches that are all alike, so that a mix-up can be named.
 std::vector<Wave> simple_waves() {
   const Microbatches alike = Microbatches::kAlike;
   Wave infinite =

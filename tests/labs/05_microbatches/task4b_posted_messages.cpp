@@ -55,7 +55,7 @@ std::vector<Wave> posted_waves(int stages) {
       "arrived on the other side";
   return {with_hint(draw_wave("GPipe, recvs posted", posted_recvs(size), alike, 410),
                     "a pass reads what a posted recv brings before anything has waited for it (if "
-                    "task 4a fails too, mend that first)"),
+                    "task 4a fails too, fix that first)"),
           with_hint(draw_wave("GPipe, sends posted", with_messages_beside(gpipe_plan(size), true),
                               alike, 410),
                     under_way),
@@ -68,8 +68,8 @@ std::vector<Wave> posted_waves(int stages) {
               "must be waited for where the pass that reads it begins")};
 }
 
-/// The programs that teach, from simple to strange, with microbatches that differ in nothing: so
-/// what is mixed up has a name.
+/// The programs that teach, from simple to strange, with microbatches that are all alike, so that a
+/// mix-up can be named.
 std::vector<Wave> simple_waves() {
   const Microbatches alike = Microbatches::kAlike;
   std::vector<Wave> waves = posted_waves(2);

@@ -86,8 +86,8 @@ std::string cause_of_wait(const Schedule& program) {
       return fmt::format("stage {} waits in {}: post it", found->first, to_string(found->second));
   if (const Found send = find_action(program, late_send))
     return fmt::format(
-        "stage {} sends {} later than it could: it can begin right after the pass "
-        "that makes what it sends",
+        "stage {} sends {} later than it could: a send can begin right after the pass that makes "
+        "its data",
         send->first, to_string(send->second));
   return "some message begins later than it could";
 }
@@ -102,7 +102,7 @@ std::string cause_of_delay(const Schedule& program) {
   };
   if (const Found recv = find_action(program, late_recv))
     return fmt::format(
-        "A message begins when both sides have begun it, and stage {} begins {} just before {}: "
+        "A message begins when both sides have begun it, but stage {} begins {} just before {}: "
         "post it earlier, so that the message travels during another pass",
         recv->first, to_string(recv->second), to_string(reader_of(recv->second)));
   if (const Found recv = find_action(program, blocking_recv))
@@ -139,7 +139,7 @@ void expect_few_open_recvs(const Question& question, const Schedule& answer) {
         stop(
             question, answer,
             fmt::format("stage {} has begun {} before any of the passes that read them: each needs "
-                        "a tensor until then, so that is {} at once. Two at once are enough",
+                        "a tensor until then, which makes {} at once; two at once are enough",
                         s, in_words(open), open.size()));
     }
   }

@@ -82,11 +82,11 @@ void expect_waves(const StepCase& c, const Parcel& stage, size_t rank, size_t st
                              });
   stop(fmt::format(
       "rank {}: {}\nthe waves took the microbatches {}; they should take {}\nin step {}", rank,
-      all_the_first ? "every wave ran on the first wave's microbatches: the next wave takes the "
-                      "next ones"
+      all_the_first
+          ? "every wave ran on the first wave's microbatches: each wave must take the next ones"
       : got.size() < right.size()
-          ? "a wave is missing: every wave is run on every rank, even one without targets"
-          : "each wave runs the schedule on the next microbatches, in their order",
+          ? "a wave is missing: run every wave on every rank, even one without targets"
+          : "each wave must run the schedule on the next microbatches, in their order",
       fmt::join(got, " | "), fmt::join(right, " | "), step + 1));
 }
 
@@ -154,19 +154,18 @@ std::vector<StepMessage> messages_of_step(const StepCase& c, size_t rank, size_t
                      c.training.model.dim))
       messages.push_back(
           {message, false,
-           fmt::format(
-               "wave {} of step {}: every wave is run on every rank, even one without targets",
-               wave + 1, step + 1)});
+           fmt::format("wave {} of step {}: run every wave on every rank, even one without targets",
+                       wave + 1, step + 1)});
   if (!clips_over_stages(c)) return messages;
   const std::string clipping = fmt::format(
-      "clipping in step {}: every rank calls clip_gradients in every step, even one without "
+      "clipping in step {}: every rank must call clip_gradients in every step, even one without "
       "targets",
       step + 1);
   messages.push_back({{}, true, clipping});
   return messages;
 }
 
-/// What the first rank that departs from its messages leaves out, where ranks wait forever.
+/// If ranks wait forever: what the first rank to depart from its messages leaves out.
 std::string why_they_stand_still(const StepCase& c, const std::vector<Parcel>& ranks,
                                  const std::string& diagnosis) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -266,8 +265,8 @@ StepCase with_empty_waves(TrainingCase training, int m) {
   return c;
 }
 
-/// The cases of all labs, with schedules for any number of microbatches that divides that of a
-/// step; the simplest one with several waves comes first.
+/// The cases of all labs, with schedules whose number of microbatches divides that of a step; the
+/// simplest case with several waves comes first.
 std::vector<StepCase> draw_steps(int stages, int microbatches, uint64_t seed) {
   seed += 1000 * lab::grading::scenario_seed();
   std::vector<int> divisors;
@@ -371,8 +370,8 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
       const Parcel refusals = ranks[rank].part("refusals");
       const std::string how = refusals.text("refusal.0");
       const std::string why = fmt::format(
-          "rank {}: {} not a whole number of waves of {}, at least one: train_step must throw "
-          "lab::Error (lab::require) before anything is done, on every rank",
+          "rank {}: {} not one or more whole waves of {}: train_step must throw lab::Error "
+          "(lab::require) before anything is done, on every rank",
           rank, counts[k] == 1 ? "1 microbatch is" : fmt::format("{} microbatches are", counts[k]),
           m);
       if (!lab::grading::is_refusal(how))

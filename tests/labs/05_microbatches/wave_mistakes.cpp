@@ -29,7 +29,7 @@ std::vector<Weighing> wrong_weighings(const WaveRun& run) {
       {"divided by the targets of this wave: call loss with the total_targets that run_actions is "
        "given, those of all waves of the step",
        [=](const MicrobatchPart&) { return own > 0 ? 1 / own : 0.0; }},
-      {"loss was called with at least the microbatch's own number of targets: call it with the "
+      {"total_targets was raised to the microbatch's own number of targets: call loss with the "
        "total_targets that run_actions is given, whatever it is",
        [=, total = run.wave.total](const MicrobatchPart& b) {
          return 1 / std::max({total, b.targets, 1.0});
@@ -52,8 +52,8 @@ std::vector<Weighing> wrong_weighings(const WaveRun& run) {
   };
 }
 
-/// What stages hand back is divided by m once more, by those in [first, last]; `before` their own
-/// backward, or after it.
+/// The stages in [first, last] divide what they pass back by m once more, `before` their own
+/// backward or after it.
 Numbers divided_on_the_way(const WaveRun& run, int first, int last, bool before) {
   const auto m = static_cast<double>(run.parts.microbatches.size());
   Numbers values = run.parts.combine([&](const MicrobatchPart&) { return run.share(); });
@@ -160,11 +160,11 @@ std::vector<Weighing> wave_weighings(size_t m, const lab::grading::StepParts& st
       {"only the first wave arrived" + next, only(0, 1 / total)},
       {"only the first wave arrived, as if it were the whole step" + next,
        only(0, targets[0] > 0 ? 1 / targets[0] : 0)},
-      {"every wave is divided by its own targets, and the means are added up: all targets of the "
-       "step count the same, divide by those of all waves",
+      {"every wave is divided by its own targets, and the means are added up: divide by the "
+       "targets of all waves, so that each of them counts the same",
        of_wave},
-      {"a mean of the waves' means: all targets of the step count the same, divide by those of all "
-       "waves",
+      {"a mean of the waves' means: divide by the targets of all waves, so that each of them "
+       "counts the same",
        [=](const MicrobatchPart& b) { return of_wave(b) / waves; }},
       {"every wave is counted as if it had as many targets as the first: count those of all",
        [=](const MicrobatchPart&) { return targets[0] > 0 ? 1 / targets[0] / waves : 0.0; }},

@@ -253,9 +253,9 @@ std::string wrong_outputs(const Wave& wave, const Course& course, const Parcel& 
     all += bytes_of(batch, wave.training.model.dim);
   if (result.number("outputs") < all / 2) return "";
   return fmt::format(
-      "rank {} keeps the outputs of most of {} microbatches, of which one is in flight at a time: "
-      "drop an output (erase it from its map, for example) when its microbatch's last action is "
-      "done",
+      "rank {} keeps the outputs of most of {} microbatches, although only one is in flight at a "
+      "time: drop an output (erase it from its map, for example) when its microbatch's last action "
+      "is done",
       course.rank(), wave.schedule.microbatches);
 }
 
@@ -265,9 +265,9 @@ std::string wrong_memory(const Wave& wave, const Course& course, const Parcel& r
   const double enough = enough_memory(wave, course.actions);
   if (held <= enough || std::ranges::any_of(course.actions, &lab::Action::posted)) return "";
   return fmt::format(
-      "rank {} holds {:.0f} bytes of tensors at one moment of a wave of {}, and needs less than "
-      "{:.0f}: tensors of a microbatch are to be dropped (erased from their map, for example) when "
-      "its last action is done",
+      "rank {} holds {:.0f} bytes of tensors at one moment of a wave of {}, but needs less than "
+      "{:.0f}: drop the tensors of a microbatch (erase them from their map, for example) when its "
+      "last action is done",
       course.rank(), held, counted(wave.schedule.microbatches, "microbatch"), enough);
 }
 
@@ -288,8 +288,8 @@ void judge_wave(const Wave& wave, int first_rank, const std::vector<Parcel>& res
                          [&](size_t s) { return expected_loss(run, static_cast<int>(s)); });
   else if (const double loss = results.back().number("loss"); std::isfinite(loss))
     lab::grading::stop(
-        fmt::format("rank {}: the returned loss is {:.4g}, although every loss of the wave is "
-                    "{}: a run that has gone wrong must show it",
+        fmt::format("rank {}: the returned loss is {:.4g}, although every loss of the wave is {}: "
+                    "it must show that a run has gone wrong",
                     run.last_rank(), loss, wave.lost));
   // In a large step hardly anything of it shows in the gradients. Some divide afterwards.
   for (const double total : results.back().numbers("totals"))

@@ -104,7 +104,7 @@ double number_of(const TokenBatch& batch, std::span<const TokenBatch> all,
   return -1;
 }
 
-/// What people see who have picked another stage's actions.
+/// The error that picking another stage's actions leads to.
 [[noreturn]] void explain(const lab::Error& error, const Mesh& mesh) {
   const std::string what = error.what();
   if (what.find("there is no rank") == std::string::npos &&

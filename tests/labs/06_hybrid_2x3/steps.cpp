@@ -79,9 +79,9 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
   };
   if (g.dp > 1) {
     const std::string alone =
-        "those of this pipeline alone: nothing of the other pipelines was added. The replicas of a "
-        "stage add up their gradients when all microbatches are done, all_reduce in mesh.replicas "
-        "(reduce gives the sum to one of them only)";
+        "those of this pipeline alone: nothing from the other pipelines was added. When all "
+        "microbatches are done, add up the gradients of a stage's replicas: all_reduce in "
+        "mesh.replicas (reduce gives the sum to one of them only)";
     const std::string no_shares =
         "loss has divided by all targets already, so the replicas only add up "
         "(mesh.replicas.all_reduce)";
@@ -117,7 +117,7 @@ std::vector<Weighing> weighings(const StepCase& c, const StepParts& p, size_t ow
     add([=](const Part& b) { return wave(b) == 0 ? 1 / total : 0.0; },
         "only the first wave arrived: run the schedule once per wave, on the next microbatches");
     add([=](const Part& b) { return wave(b) == 0 ? waves / total : 0.0; },
-        "every wave ran on the first wave's microbatches: the next wave takes the next ones");
+        "every wave ran on the first wave's microbatches: each wave must take the next ones");
     add([=](const Part& b) { return of_wave(b, true); },
         "every wave is divided by its own targets: count those of all waves");
     add([=](const Part& b) { return of_wave(b, false); },
@@ -170,12 +170,12 @@ std::string explain(size_t /*call*/, const std::vector<Parcel>& ranks,
     for (const Operation& operation : operations_of(rank))
       if (operation.state != lab::OpState::kDone && operation.bytes == 8 &&
           operation.group.starts_with("pipeline"))
-        return "clipping waits for a stage that does not take part: all ranks of a pipeline call "
-               "lab04::clip_gradients, whatever their own loss or norm\n" +
+        return "clipping waits for a stage that does not take part: all ranks of a pipeline must "
+               "call lab04::clip_gradients, whatever their own loss or norm\n" +
                diagnosis;
   if (!diagnosis.starts_with("size mismatch: rank")) return diagnosis;
-  return "the stages of a pipeline are at different microbatches: every stage runs every wave on "
-         "the next ones, whatever targets it has\n" +
+  return "the stages of a pipeline are at different microbatches: every stage must run every wave "
+         "on the next ones, whatever targets it has\n" +
          diagnosis;
 }
 

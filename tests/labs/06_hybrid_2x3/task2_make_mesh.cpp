@@ -87,8 +87,9 @@ std::string guess(const Grid& g, size_t rank, Group group, const std::vector<Par
   if (got == members(g, rank, row ? Group::kReplicas : Group::kPipeline))
     return (row ? "these are its replicas: " : "these are the stages of its pipeline: ") + color;
   if (got.size() == g.ranks())
-    return "that is the whole world: ranks of different groups pass different colors to split";
-  if (got.size() == 1) return "it is alone: ranks of the same group pass the same color to split";
+    return "that is the whole world: ranks of different groups must pass different colors to split";
+  if (got.size() == 1)
+    return "it is alone: ranks of the same group must pass the same color to split";
   return wrong_members(g, got, right) + ": " + color;
 }
 

@@ -49,7 +49,7 @@ std::string place_of(const Case& c, int64_t element, size_t ranks) {
   while (chunk_of(c.elements, k, chunks).second <= element) ++k;
   return fmt::format(
       "element {} (chunk {} of {}{})", element, k, chunks,
-      has_hosts ? fmt::format(", which rank {} of each host reduces across", k) : "");
+      has_hosts ? fmt::format(", which rank {} of each host reduces across hosts", k) : "");
 }
 
 /// What is wrong with a sum of powers of 8, one per rank; empty if it cannot be told.
@@ -79,15 +79,16 @@ Numbers combined_after_sums(Inputs inputs, ReduceOp op) {
 std::vector<Mistake> mistakes(const Case& c, const Inputs& inputs, size_t self) {
   std::vector<Mistake> all;
   const Numbers own(inputs[self].begin(), inputs[self].end());
-  all.push_back({own, "still this rank's own numbers: nothing of the others was added to them"});
+  all.push_back(
+      {own, "still this rank's own numbers: nothing from the other ranks was added to them"});
   if (c.op != ReduceOp::kSum)
     all.push_back({combined_over(inputs, ReduceOp::kSum),
-                   "the sum, where the smallest or the largest was asked for: is `op` passed on to "
-                   "combine?"});
+                   "the sum, although the smallest or the largest was asked for: is `op` passed on "
+                   "to combine?"});
   if (c.op != ReduceOp::kSum && c.function == "doubling_all_reduce")
     all.push_back({combined_after_sums(inputs, c.op),
-                   "the guests' numbers (of ranks p and above) were added, where the smallest or "
-                   "the largest was asked for"});
+                   "the guests' numbers (of ranks p and above) were added, although the smallest "
+                   "or the largest was asked for"});
   for (size_t missing = 0; missing < inputs.size() && inputs.size() > 2; ++missing) {
     Inputs others = inputs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(missing));

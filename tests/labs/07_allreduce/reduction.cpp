@@ -152,7 +152,7 @@ std::string reason_of(const Case& c, const std::vector<Message>& sent,
   if (sent.size() < promised.size() &&
       std::ranges::count(sent, uint64_t{0}, &Message::bytes) == 0 &&
       sent.size() + static_cast<size_t>(empty_ones) == promised.size())
-    return ": without elements, it is a message of 0 bytes, and travels all the same";
+    return ": a message without elements has 0 bytes, and must travel all the same";
   if (c.function == "doubling_all_reduce" && !std::has_single_bit(static_cast<unsigned>(n)))
     return ": rank r >= p sends to rank r - p, where p is the largest power of two up to n";
   return "";
@@ -174,17 +174,17 @@ void expect_sends(const Case& c, const std::vector<Operation>& operations,
     stop(fmt::format("{} sends {} bytes, not {}{}", who, bytes_of(sent), bytes_of(promised),
                      details(sent, promised)));
   if (sent != promised)
-    stop(fmt::format("{} sends to other ranks, or other chunks, than the contract says{}", who,
+    stop(fmt::format("{} sends to other ranks than the contract says, or other chunks{}", who,
                      details(sent, promised)));
   if (c.function == "doubling_all_reduce" && in_order != promise.sends)
-    stop(fmt::format("{} sends to ranks {} one after the other, where the contract says {}{}", who,
+    stop(fmt::format("{} sends to ranks {} one after the other, but the contract says {}{}", who,
                      fmt::join(receivers(in_order), ", "),
                      fmt::join(receivers(promise.sends), ", "),
                      reason_of(c, sent, promised, static_cast<int>(members.size()))));
 }
 
-/// Where there is something to add in every step: `combine` has been called often enough. What it
-/// adds too often shows in the numbers or in the time.
+/// If there is something to add in every step: that `combine` has been called often enough. Surplus
+/// additions show in the numbers or in the time.
 void expect_additions(const Case& c, const std::vector<Operation>& operations, int place, int n) {
   const auto additions = std::ranges::count(operations, OpKind::kAdd, &Operation::kind);
   const int promised = promise_of(c, place, n).additions;
@@ -192,8 +192,8 @@ void expect_additions(const Case& c, const std::vector<Operation>& operations, i
   if (c.elements < (has_chunks ? n : 1) || additions >= promised) return;
   stop(
       fmt::format("the numbers and messages are right, but rank {} calls combine {} times, not {}: "
-                  "the contract says which rank adds, and all additions are lab::combine's, which "
-                  "makes them take time in a simulation",
+                  "the contract says which rank adds, and all additions must go through "
+                  "lab::combine, which makes them take time in a simulation",
                   place, additions, promised));
 }
 

@@ -21,8 +21,8 @@ using lab::grading::Outcome;
 using lab::grading::RankResult;
 using lab::grading::stop;
 
-/// A number of elements whose chunks are others if E / ranks is computed in floating point first;
-/// any number, if there is none up to 1,000.
+/// A number of elements whose chunks come out differently if E / ranks is computed in floating
+/// point first; any number, if there is none up to 1,000.
 int64_t unkind_to_doubles(int ranks) {
   for (int64_t elements = ranks; elements <= 1000; ++elements)
     for (int64_t k = 1; k <= ranks; ++k)
@@ -157,7 +157,8 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
   const auto expect = [&](const std::string& what, const std::optional<std::regex>& explanation) {
     const std::vector<RankResult> results = run_ranks_patiently(job);
     const RankResult* failure = first_failure(results);
-    // What is told if nobody is diagnosed: not the end that the test itself has brought about.
+    // What is reported if nobody is diagnosed, unless it is the end that the test itself has
+    // brought about.
     const int dead = job.simulation.death ? job.simulation.death->rank : -1;
     for (const RankResult& rank : results)
       if (rank.rank != dead && rank.outcome != Outcome::kReturned) {
@@ -172,8 +173,8 @@ void expect_explained_ends(Case c, int ranks, const std::vector<int>& operations
       if (rank.outcome == Outcome::kDiagnosed && std::regex_search(rank.message, *explanation))
         return;
     }
-    stop(fmt::format("{}: a rank that waits for it must be told so; what was told instead\n{}",
-                     what, failure->message));
+    stop(fmt::format("{}: a rank that waits for it must be told so, but was told\n{}", what,
+                     failure->message));
   };
   run_undisturbed(ending);
   const int last = ranks - 1;

@@ -249,11 +249,11 @@ Parcel run_train_step(const Parcel& input, ProcessGroup& world) {
       lab::grading::expect_one_in_memory(a.stage, pass, begins);
       if (pass == lab::LlamaStage::Pass::kBackward) {
         lab::grading::record_event(begins ? "backward" : "end");
-        lab::require(!is_first || std::ranges::all_of(a.stage.gradients().values(),
-                                                      [](float g) { return g == 0.0F; }),
-                     "the first backward pass of a step begins with gradients that are not 0: "
-                     "model.zero_gradients clears all of them, also the one that a tied head has "
-                     "of its own");
+        lab::require(
+            !is_first || std::ranges::all_of(a.stage.gradients().values(),
+                                             [](float g) { return g == 0.0F; }),
+            "the first backward pass of a step begins with gradients that are not 0: "
+            "model.zero_gradients clears all of them, including the separate one of a tied head");
         is_first = false;
       }
       if (pass == lab::LlamaStage::Pass::kForward && begins) lab::grading::record_event("forward");

@@ -76,15 +76,15 @@ namespace given_3 {
 
 LAB_GIVEN void finish(Reducer& reducer) {
   lab::require(reducer.gradients.empty() || std::ranges::count(reducer.is_ready, true) > 0,
-               "finish was called, and no gradient had become ready: a rank that runs no backward "
-               "pass calls ready for each of the {} itself",
+               "finish was called, but no gradient had become ready: a rank that runs no backward "
+               "pass must call ready for each of the {} itself",
                reducer.gradients.size());
   for (size_t p = 0; p < reducer.gradients.size(); ++p)
     lab::require(p < reducer.is_ready.size() && reducer.is_ready[p],
-                 "finish was called, and the gradient of parameter {} of {} had never become ready",
+                 "finish was called, but the gradient of parameter {} of {} had never become ready",
                  p, reducer.gradients.size());
   lab::require(reducer.counting.has_value() && reducer.works.size() == reducer.buckets.size(),
-               "finish was called, and {} of {} buckets were posted", reducer.works.size(),
+               "finish was called, but only {} of {} buckets were posted", reducer.works.size(),
                reducer.buckets.size());
   reducer.counting->wait();
   const double all = reducer.total.data()[0];

@@ -52,9 +52,9 @@ enum class Wires {
 };
 
 /// Takes the steps of the cases and ends the test as failed unless they did what the contract says.
-/// Cases with equally many ranks and the same network are calls of one job: what a function keeps
-/// from one to the next is noticed. `given`: the task of which correct functions are taken.
-/// `judge`: in place of the judgement of all that is said below.
+/// Cases with equally many ranks and the same network are calls of one job, so that anything a
+/// function keeps from one to the next is noticed. `given`: the task whose functions are replaced
+/// by correct ones. `judge`: replaces all the judging described below.
 using JudgeSteps = std::function<void(const StepsCase&, const std::vector<Parcel>&)>;
 void expect_steps(const std::vector<StepsCase>& cases, Wires wires, const std::string& given,
                   const JudgeSteps& judge = {});

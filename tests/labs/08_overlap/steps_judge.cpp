@@ -18,10 +18,10 @@ using lab::grading::stop;
 namespace {
 
 constexpr const char* kTooLate =
-    "a bucket was posted too late: it travels as soon as all its gradients are ready and all "
-    "earlier buckets are posted; that may be several at once";
+    "a bucket was posted too late: post it as soon as all its gradients are ready and all earlier "
+    "buckets are posted; several may be due at once";
 constexpr const char* kNoTargets =
-    "a rank without targets sends nothing: its buckets travel like all others, with 0 in them";
+    "a rank without targets sends nothing: its buckets must travel like all others, with 0 in them";
 
 /// One message of a step: the number of targets, or a bucket.
 struct Message {
@@ -53,11 +53,11 @@ constexpr const char* kTwoModels =
     "two Reducers at a time disturb each other: a step's state belongs in its Reducer; keep "
     "nothing in static or global variables";
 
-/// Told first where something else than the step itself explains what is wrong.
+/// Reported first if something other than the step itself explains what is wrong.
 std::string circumstance(const StepsCase& c) {
   if (c.two_models) return fmt::format("{}\n", kTwoModels);
-  return c.again ? "ready has counted or posted something before it throws: look first whether the "
-                   "gradient was ready\n"
+  return c.again ? "ready has counted or posted something before it throws: check first whether "
+                   "the gradient was ready\n"
                  : "";
 }
 
@@ -233,8 +233,8 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
       {combined(step, Numbers(c.ranks, 1 / total)),
        "divided by the targets of all ranks, but not multiplied by this rank's own before sending"},
       {combined(step, Numbers(c.ranks, 1 / n / total)),
-       "divided by the number of ranks and by the targets of all, and not multiplied by this "
-       "rank's own: a bucket travels as a sum over targets"},
+       "divided by the number of ranks and by the targets of all, but not multiplied by this "
+       "rank's own: a bucket must travel as a sum over targets"},
       {scaled(total), "a sum over all targets: divide by the number of targets of all ranks"},
       {scaled(total / n), "divided by the number of ranks in place of the number of targets"},
       {scaled(1 / n),
@@ -246,14 +246,14 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
        "divided by the largest number of targets of a rank, not by their sum"},
       {combined(step, unsent),
        step.targets[rank] == 0
-           ? "0 on a rank without targets: it gets the mean of all ranks like every other"
+           ? "0 on a rank without targets: it must get the mean of all ranks, like every other"
            : "this rank's part of the mean only: read before wait has returned, or never sent"},
       {scaled(total / (narrow != 0 ? narrow : 1)),
        "divided by a number of targets that was cut to 32 bits: targets are int64_t"},
       {sum, "added to what the gradients held, which it must replace"},
       {reordered(c, right, false),
-       "gradients do not lie in flat in the order of the bucket: ready fills it as finish reads "
-       "it"},
+       "gradients do not lie in flat in the order of the bucket: ready must fill it in the order "
+       "in which finish reads it"},
       {reordered(c, right, true),
        "finish does not read flat in the order of the bucket, in which ready has filled it"},
       {combined(step, own), "still those of this rank alone: the results were not copied back"}};
@@ -270,8 +270,8 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
     Numbers factor = shares;
     factor[r] = 1 / total;
     all.push_back({combined(step, factor),
-                   fmt::format("rank {}'s gradients count as if it had one target: on every rank "
-                               "they travel times its own targets",
+                   fmt::format("rank {}'s gradients count as if it had one target: every rank must "
+                               "multiply its gradients by its own number of targets",
                                r)});
   }
   for (size_t b = 0; b < c.buckets.size(); ++b) {
@@ -353,11 +353,11 @@ void expect_exposed(const StepsCase& c, const std::vector<Parcel>& ranks) {
       const double exposed = ranks[r].numbers(fmt::format("finished.{}", s))[0] - last;
       const double least = std::max(0.0, arrived - last);
       if (std::abs(exposed - least) > 1e-6)
-        stop(fmt::format(
-            "a rank waits {} than the network needs: every bucket travels as soon as it can, and "
-            "finish waits for all of them\nrank {}, step {}: {:.3f} ms after its last gradient; "
-            "the last bucket arrives after {:.3f} ms",
-            exposed > least ? "longer" : "less", r, s + 1, 1e3 * exposed, 1e3 * least));
+        stop(
+            fmt::format("a rank waits {} than the network needs: post every bucket as soon as "
+                        "possible, and let finish wait for all of them\nrank {}, step {}: {:.3f} "
+                        "ms after its last gradient; the last bucket arrives after {:.3f} ms",
+                        exposed > least ? "longer" : "less", r, s + 1, 1e3 * exposed, 1e3 * least));
     }
   }
 }

@@ -33,8 +33,8 @@ void expect_last_to_first(const std::vector<std::string>& events, const std::str
     const size_t parameter = std::stoul(event.substr(6));
     if (parameter >= before)
       stop(
-          "a rank without a microbatch calls ready in another order than from the last parameter "
-          "to the first" +
+          "a rank without a microbatch does not call ready in order from the last parameter to the "
+          "first" +
           where);
     before = parameter;
   }
@@ -46,7 +46,8 @@ void expect_begin(const TrainingCase& c, const std::vector<std::string>& events,
   const auto is_begin = [](const std::string& event) { return event.starts_with("begin:"); };
   const auto begin = std::ranges::find_if(events, is_begin);
   if (begin == events.end())
-    stop("a step without begin: on every rank it posts the number of targets" + where);
+    stop("a step without begin: call it on every rank, since it posts the number of targets" +
+         where);
   int64_t targets = 0;
   for (const lab::TokenBatch& batch : c.steps[step][r]) targets += batch.target_count();
   if (std::stol(begin->substr(6)) != targets)
@@ -150,7 +151,8 @@ void judge(const TrainingCase& c, const std::vector<Parcel>& ranks) {
 
 void expect_training(int ranks, uint64_t seed, JobOptions options) {
   options.given = {"1", "2", "3"};
-  judge_training({.replicas = ranks, .unequal_counts = true}, seed, "train_step", options, judge);
+  judge_training({.replicas = ranks, .microbatches = 5, .unequal_counts = true}, seed, "train_step",
+                 options, judge);
 }
 
 TEST(Task4, TwoRanksLateMessages) { expect_training(2, 81, lab::grading::late_messages(82)); }

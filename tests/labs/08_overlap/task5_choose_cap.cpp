@@ -242,9 +242,10 @@ std::vector<Mistake> mistakes(const Case& c, const Buckets& buckets) {
       {{exposed(c, buckets, {.latency_once = true})},
        "the latency of the first bucket only: every all-reduce pays it"},
       {{exposed(c, buckets, {.number_first = true})},
-       "the message with the number of targets takes no part: leave it out"},
+       "the message with the number of targets is counted: leave it out"},
       {{exposed(c, buckets, {.steps = 1 / std::max(1.0, c.ranks - 1), .part = false})},
-       "one message: an all-reduce is network.seconds(bytes), 2(n-1) steps of 1/n of them"},
+       "as if an all-reduce were one message: it takes network.seconds(bytes), 2(n-1) steps of 1/n "
+       "of them"},
       {{1e3 * exposed(c, buckets)}, "in ms, not in seconds"},
       {{exposed(c, buckets, {.steps = 1})},
        "half of it: an all-reduce is a reduce-scatter and an all-gather, 2(n-1) steps"},

@@ -119,8 +119,8 @@ void expect_weights(const TrainingCase& c, const Sizes& sizes, const std::vector
     if (const double rate = ranks[r].number(fmt::format("rate.{}", step));
         std::abs(rate - double{c.rate(step)}) > 1e-8)
       stop(
-          fmt::format("update is given another learning rate than train_step\nrank {}, step {}: "
-                      "got {}, expected {}",
+          fmt::format("update is not given the learning rate of train_step\nrank {}, step {}: got "
+                      "{}, expected {}",
                       r, step + 1, rate, c.rate(step)));
     const Numbers updated =
         lab::grading::to_doubles(ranks[r].tensor(fmt::format("updated.{}", step)));
@@ -188,7 +188,7 @@ std::string wrong_total(const TrainingCase& c, size_t step, size_t r, size_t mic
       return "the loss is given targets of an earlier step: is something kept from one step to the "
              "next?";
   }
-  return "the loss is given another number than the targets of all microbatches of all ranks";
+  return "the loss is not given the number of targets of all microbatches of all ranks";
 }
 
 /// What the loss was given: known exactly, so no number needs to be explained by it later.

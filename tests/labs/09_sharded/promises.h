@@ -21,7 +21,7 @@ void expect_steps(int stage, int ranks, uint64_t seed, const lab::grading::JobOp
 /// Processes send hundreds of messages a step; the other cases run in the simulation.
 inline constexpr size_t kCasesOverGloo = 4;
 /// All but the large model and the many steps.
-inline constexpr size_t kSmallCases = 5;
+inline constexpr size_t kSmallCases = 6;
 
 /// Simulated ranks, or processes; all tasks given except for one.
 lab::grading::JobOptions simulated(const std::string& task, uint64_t seed);

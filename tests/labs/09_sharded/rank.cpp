@@ -85,7 +85,7 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
   const Part& p = sharded.parts[use.part];
   lab::require(p.values.defined(), "open_values returns without the weights of {}", name(use.part));
   lab::require(p.values.numel() == whole_size(p.size, sharded.world.size()),
-               "open_values makes {} elements for {}, of which all ranks' shards together have {}",
+               "open_values makes {} elements for {}, but all ranks' shards together have {}",
                p.values.numel(), name(use.part), whole_size(p.size, sharded.world.size()));
   lab::require(!p.gathering.has_value(),
                "open_values returns without having waited for the weights of {}, or leaves its "
@@ -111,20 +111,19 @@ void expect_opened(const Sharded& sharded, const lab::LlamaStage::PartUse& use, 
                  "nothing is gathered ahead: when {} begins to compute, the all_gather of {} "
                  "(use.next) must be under way, and not yet waited for",
                  name(use.part), name(*use.next));
-    lab::require(
-        sharded.parts[*use.next].gathering.has_value(),
-        "the all_gather of {} (use.next) is under way, but its Work is not in `gathering`: "
-        "the next open_values waits for it",
-        name(*use.next));
+    lab::require(sharded.parts[*use.next].gathering.has_value(),
+                 "the all_gather of {} (use.next) is under way, but its Work is not in "
+                 "`gathering`: put it there, so that the next open_values can wait for it",
+                 name(*use.next));
   }
   lab::require(
       pending <= (ahead ? 1 : 0),
-      "open_values returns, and the all_gather of {} is still under way: nobody has waited "
-      "for it",
+      "open_values returns while the all_gather of {} is still under way: nobody has waited for it",
       name(use.part));
-  lab::require(padding_is_zero(p.values, p.size),
-               "the padding of the weights of {} is not 0: it comes from the shards, and stays 0",
-               name(use.part));
+  lab::require(
+      padding_is_zero(p.values, p.size),
+      "the padding of the weights of {} is not 0: it comes from the shards, and must stay 0",
+      name(use.part));
 }
 
 }  // namespace
@@ -158,16 +157,15 @@ void update(Sharded& sharded, float learning_rate) {
     } catch (const lab::BrokenOff&) {
       throw;
     } catch (const lab::Error& error) {
-      lab::require(
-          sharded.stage < 3 || std::string(error.what()).rfind("all_gather", 0) != 0,
-          "update gathers in stage 3, where `values` has no memory between passes: nothing "
-          "is sent there, because the next pass gathers the new weights in any case ({})",
-          error.what());
+      lab::require(sharded.stage < 3 || std::string(error.what()).rfind("all_gather", 0) != 0,
+                   "update gathers in stage 3, where `values` has no memory between passes: send "
+                   "nothing there, because the next pass gathers the new weights in any case ({})",
+                   error.what());
       throw;
     }
   });
   lab::require(sharded.stage == 3 || memory->peak(lab::MemoryKind::kScratch) == 0,
-               "update makes a tensor of {} bytes and needs none: only this rank's shards are "
+               "update makes a tensor of {} bytes, but needs none: only this rank's shards are "
                "updated, and all_gather takes them where they are, in place",
                memory->peak(lab::MemoryKind::kScratch));
   for (size_t p = 0; p < sharded.parts.size(); ++p)
@@ -228,14 +226,12 @@ void close_values(Sharded& sharded, size_t part) {
   with_name("close_values", [&] { own (&close_values)(sharded, part); });
   open_parts().erase(part);
   const std::string& name = sharded.model.part_name(part);
-  lab::require(
-      gathered_ahead(sharded) == before,
-      "close_values of {} changes another part, which is gathered ahead: it frees only the "
-      "part that was used",
-      name);
-  lab::require(!sharded.parts[part].values.defined(),
-               "close_values keeps the weights of {}: what is gathered is freed after its use",
+  lab::require(gathered_ahead(sharded) == before,
+               "close_values of {} changes another part, which is gathered ahead: it must free "
+               "only the part that was used",
                name);
+  lab::require(!sharded.parts[part].values.defined(),
+               "close_values keeps the weights of {}: free what was gathered after its use", name);
   lab::require(!first_of(sharded, part).value.defined(),
                "close_values leaves the weights of {} bound: the model keeps their memory alive",
                name);

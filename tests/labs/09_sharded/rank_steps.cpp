@@ -43,11 +43,10 @@ class ShardOptimizer final : public lab::Optimizer {
       gradient = gradients.clone();
       rate = learning_rate;
     }
-    lab::require(
-        parameters.numel() == size_ && gradients.numel() == size_,
-        "the optimizer of a shard of {} elements, padding included, is given {} weights and "
-        "{} gradients: own_values and own_gradient",
-        size_, parameters.numel(), gradients.numel());
+    lab::require(parameters.numel() == size_ && gradients.numel() == size_,
+                 "the optimizer of a shard of {} elements, padding included, is given {} weights "
+                 "and {} gradients: give it own_values and own_gradient",
+                 size_, parameters.numel(), gradients.numel());
     inner_->set_steps(steps_);  // which may have been set from outside
     inner_->step(parameters, gradients, learning_rate);
     ++steps_;

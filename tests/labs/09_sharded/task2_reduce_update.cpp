@@ -65,18 +65,18 @@ void judge(const Case& c, const std::vector<Parcel>& inputs, const std::vector<P
                      "still this rank's own gradient: was nothing summed, or did the sum go into "
                      "another tensor?"},
                     {sum(rank, 1),
-                     "the sum of the last call alone: in stages 2 and 3 it is added "
-                     "to what earlier microbatches have left"},
+                     "the sum of the last call alone: in stages 2 and 3, add it to what earlier "
+                     "microbatches have left"},
                     {sum(rank, times),
-                     "what own_gradient held before the first call is gone: in stages 2 and 3 the "
-                     "sum is added to it"},
+                     "what own_gradient held before the first call is gone: in stages 2 and 3, add "
+                     "the sum to it"},
                     {from((rank + 1) % c.ranks, times), "another rank's shard"},
                     {from(0, times), "the shard of rank 0 on all ranks"},
                     {from(rank, times / static_cast<double>(c.ranks)),
                      "divided by the number of ranks: each rank's gradient is already a part of "
                      "the mean over all targets"},
                     {from(rank, 2.0 * times),
-                     adds ? "counted twice: the sum is added to own_gradient once"
+                     adds ? "counted twice: add the sum to own_gradient once"
                           : "counted twice: in stage 1, own_gradient is a view "
                             "of gradient, and needs no addition"},
                     {from(rank, 0), "nothing arrives in own_gradient"}};

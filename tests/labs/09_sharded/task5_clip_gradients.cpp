@@ -60,12 +60,11 @@ void expect_one_factor(double norm, double max_norm, const std::vector<Parcel>& 
     if (factors.empty()) continue;
     const auto [least, most] = std::ranges::minmax(factors);
     if (most - least <= 1e-5 * std::abs(most)) continue;
-    stop(
-        fmt::format("parts are scaled by different factors: the norm is that of the whole model, "
-                    "not of each part, and all gradients are scaled by max_norm / norm\nrank {}: "
-                    "the parts are multiplied by {:.4g}, expected {:.4g} for all of them (norm "
-                    "{:.4g}, max_norm {:.4g})",
-                    r, fmt::join(factors, ", "), right, norm, max_norm));
+    stop(fmt::format(
+        "parts are scaled by different factors: use the norm of the whole model, not of each part, "
+        "and scale all gradients by max_norm / norm\nrank {}: the parts are multiplied by {:.4g}, "
+        "expected {:.4g} for all of them (norm {:.4g}, max_norm {:.4g})",
+        r, fmt::join(factors, ", "), right, norm, max_norm));
   }
 }
 
@@ -105,8 +104,7 @@ std::vector<Mistake> norm_mistakes(double max_norm, const std::vector<Parcel>& i
        "the norm of this rank's shards alone: add up the squares of all ranks"},
       {{0.0},
        std::isinf(max_norm)
-           ? "0, where max_norm is infinite: the norm is returned whether anything "
-             "is scaled or not"
+           ? "0, because max_norm is infinite: return the norm whether anything is scaled or not"
            : "0, although there are gradients: in float the square of 1e-25 is 0; "
              "add squares in double, and send doubles"},
       {{norms}, add_squares},
@@ -139,7 +137,7 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
       if (std::isfinite(ranks[r].number("norm")))
         stop(
             fmt::format("rank {}: the norm that clip_gradients returns is {:.4g}, although a "
-                        "gradient of the model is infinite: the norm is not finite then",
+                        "gradient of the model is infinite: then the norm must not be finite",
                         r, ranks[r].number("norm")));
     return;
   }
@@ -189,8 +187,8 @@ void judge(double max_norm, const std::vector<Parcel>& inputs, const std::vector
                          "scaled by the norm of this rank's shards: ranks scale differently"},
                         {scaled(factor * factor), "scaled twice"},
                         {scaled(max_norm / (norm + 1e-6)),
-                         "scaled by max_norm / (norm + 1e-6), as PyTorch does it: by max_norm / "
-                         "norm, and only if the norm exceeds max_norm"},
+                         "scaled by max_norm / (norm + 1e-6), as PyTorch does it: scale by "
+                         "max_norm / norm, and only if the norm exceeds max_norm"},
                         {scaled(max_norm / norm / norm),
                          "scaled by max_norm / (norm * norm): the root is missing"},
                         {scaled(1 / norm), "divided by the norm: scale by max_norm / norm"},

@@ -76,11 +76,12 @@ void expect_reduced(const Sizes& sizes, const std::vector<Operation>& reduced, s
         reduced.size(), parts.size(), where));
   for (size_t k = 0; k < parts.size(); ++k)
     if (static_cast<double>(reduced[k].bytes) != kFloat * sizes.shard(parts[k]))
-      stop(fmt::format("{}{}: reduce_scatter {} of the step sends {} bytes, expected {} of part {}",
-                       sizes.stage == 1
-                           ? "parts are reduced in another order than from the first to the last"
-                           : "another number of elements is reduced than the part's shard has",
-                       where, k + 1, reduced[k].bytes, kFloat * sizes.shard(parts[k]), parts[k]));
+      stop(fmt::format(
+          "{}{}: reduce_scatter {} of the step sends {} bytes, expected {} of part {}",
+          sizes.stage == 1
+              ? "parts are not reduced in order from the first to the last"
+              : "the number of elements that are reduced is not that of the part's shard",
+          where, k + 1, reduced[k].bytes, kFloat * sizes.shard(parts[k]), parts[k]));
 }
 
 /// Stage 3: the parts are gathered in the order of their use, and each is posted before the wait
@@ -91,10 +92,9 @@ void expect_gathered_ahead(const Sizes& sizes, const std::vector<Operation>& gat
     const double expected = kFloat * sizes.shard(parts[k]);
     if (static_cast<double>(gathers[k].bytes) != expected)
       stop(fmt::format(
-          "open_values posts all_gathers in another order than parts are used: first "
-          "use.part, then use.next, because they take place one after the other and "
-          "use.part is needed now{}: all_gather {} of the step sends {} bytes, expected "
-          "{} of part {}",
+          "open_values does not post all_gathers in the order in which parts are used: first "
+          "use.part, then use.next, because they take place one after the other and use.part is "
+          "needed now{}: all_gather {} of the step sends {} bytes, expected {} of part {}",
           where, k + 1, gathers[k].bytes, expected, parts[k]));
     const bool ends_pass = (k + 1) % sizes.forward().size() == 0;
     if (!ends_pass && gathers[k].waiting_ns < gathers[k + 1].begin_ns)
@@ -145,8 +145,8 @@ void expect_traffic(const TrainingCase& c, const Sizes& sizes, const Parcel& ran
   for (const Operation& one : messages)
     if (one.kind != OpKind::kAllGather && one.kind != OpKind::kReduceScatter)
       stop(
-          fmt::format("a step sends by reduce_scatter and all_gather only, besides messages of a "
-                      "number or two; here is {} of {} bytes{}",
+          fmt::format("a step must send by reduce_scatter and all_gather only, apart from messages "
+                      "of a number or two; here is {} of {} bytes{}",
                       lab::op_name(one.kind), one.bytes, where));
 
   const size_t microbatches = c.steps[step][r].size();
@@ -170,10 +170,10 @@ void expect_traffic(const TrainingCase& c, const Sizes& sizes, const Parcel& ran
                     gathers.size(), bytes, gathered.size(), expected, where));
   if (sizes.stage == 3) expect_gathered_ahead(sizes, gathers, gathered, where);
   if (sizes.ranks > 1 && !targets_first)
-    stop(fmt::format(
-        "the targets of all ranks are added up first, by a message before any pass: the "
-        "first message of this step is another one{}",
-        where));
+    stop(
+        fmt::format("the targets of all ranks must be added up first, by a message before any "
+                    "pass, but the first message of this step is another one{}",
+                    where));
 }
 
 void expect_numbers_sent(const TrainingCase& c, const Parcel& rank, size_t r, size_t step) {

@@ -73,17 +73,17 @@ std::vector<Mistake> BlockMistakes::output(const std::string& where, size_t m) c
   const BlockTrace t = trace(case_, block_, values_, whole_, m);
   return {
       {own, where + "only what this rank's slice contributes: the last matrix of a block is row "
-                    "parallel, its products are summed over the ranks"},
+                    "parallel, so sum its products over the ranks"},
       {plus(right, input, ranks() - 1),
        where + "the residual path is in the sum once per rank: add it after the sum"},
       {plus(right, input, ranks() / 2 - 1),
        where + "half of the residual path is in the sum of every rank: that is right for two ranks "
                "only; add it after the sum"},
       {plus(right, input, -1),
-       where + "the residual path is missing: the block is added to its input"},
+       where + "the residual path is missing: add the block's output to its input"},
       {plus(own, input, -1), where + "only this rank's slice, and without the residual path"},
       {plus(plus(right, input, -1), numbers_of(t.normed)),
-       where + "the norm of the input is added, not the input itself"}};
+       where + "the norm's output is added, not its input"}};
 }
 
 std::vector<Mistake> BlockMistakes::gradient(const std::string& where, size_t m) const {
@@ -91,19 +91,20 @@ std::vector<Mistake> BlockMistakes::gradient(const std::string& where, size_t m)
   const Numbers& right = whole_.gradients[m];
   const Numbers through = plus(right, residual, -1);
   const double n = ranks();
-  return {{of_this_rank().gradients[m],
-           where + "only what has passed through this rank's slice: the gradient of the norm's "
-                   "output is the sum over the ranks (copy_to_ranks, backward)"},
-          {plus(right, residual, n - 1),
-           where + "the residual path is in the sum once per rank: sum the gradient of the norm's "
-                   "output, before rmsnorm_backward adds it"},
-          {through, where + "the residual path is missing: rmsnorm_backward adds to the gradient"},
-          {plus(residual, through, n),
-           where + "the gradient of the output is summed over the ranks, although it is the same "
-                   "on all of them"},
-          {plus(residual, through, 1 / n),
-           where + "what has come through the block is a mean over the ranks, not their sum"},
-          {residual, where + "nothing has come through the block"}};
+  return {
+      {of_this_rank().gradients[m],
+       where + "only what has passed through this rank's slice: the gradient of the norm's output "
+               "must be the sum over the ranks (copy_to_ranks, backward)"},
+      {plus(right, residual, n - 1),
+       where + "the residual path is in the sum once per rank: sum the gradient of the norm's "
+               "output over the ranks before you call rmsnorm_backward, which adds to `gradient`"},
+      {through, where + "the residual path is missing: rmsnorm_backward adds to the gradient"},
+      {plus(residual, through, n),
+       where + "the gradient of the output is summed over the ranks, although it is the same "
+               "on all of them"},
+      {plus(residual, through, 1 / n),
+       where + "what has come through the block is a mean over the ranks, not their sum"},
+      {residual, where + "nothing has come through the block"}};
 }
 
 std::vector<Mistake> BlockMistakes::weight(const std::string& where,

@@ -82,8 +82,8 @@ void expect_traffic(const Training& t, size_t n, const Parcel& rank) {
   const size_t right = n == 1 ? 0 : t.microbatches * (4 * static_cast<size_t>(t.model.layers) + 2);
   if (large != right)
     stop(
-        fmt::format("a step has {} all_reduces of B*T*C numbers; two each way in {} layers, one of "
-                    "the embedding and one of the head are {}",
+        fmt::format("a step has {} all_reduces of B*T*C numbers; with two each way in {} layers, "
+                    "one for the embedding and one for the head, it should have {}",
                     large, t.model.layers, right));
 }
 

@@ -39,21 +39,24 @@ void judge(const std::vector<Tensor>& xs, const std::vector<Parcel>& ranks) {
         Numbers part = own;
         for (double& value : part) value /= static_cast<double>(n);
         if (!d.sums)
-          return {{part, fmt::format("{} divides by the number of ranks: in this direction the "
-                                     "numbers stay as they are",
-                                     d.name)},
-                  {sum,
-                   fmt::format("{} sums over the ranks: in this direction the numbers stay as they "
-                               "are",
-                               d.name)},
-                  {mean, fmt::format("{} averages over the ranks: in this direction the numbers "
-                                     "stay as they are",
-                                     d.name)}};
-        return {{own, fmt::format("{} leaves every rank with its own numbers: in this direction "
-                                  "they are summed",
-                                  d.name)},
-                {mean, fmt::format("{}: a mean over the ranks, not their sum", d.name)},
-                {largest, fmt::format("{}: the largest of all ranks, not their sum", d.name)}};
+          return {
+              {part, fmt::format("{} divides by the number of ranks: in this direction the numbers "
+                                 "must stay as they are",
+                                 d.name)},
+              {sum,
+               fmt::format(
+                   "{} sums over the ranks: in this direction the numbers must stay as they are",
+                   d.name)},
+              {mean, fmt::format("{} averages over the ranks: in this direction the numbers must "
+                                 "stay as they are",
+                                 d.name)}};
+        return {
+            {own,
+             fmt::format(
+                 "{} leaves every rank with its own numbers: in this direction they must be summed",
+                 d.name)},
+            {mean, fmt::format("{}: a mean over the ranks, not their sum", d.name)},
+            {largest, fmt::format("{}: the largest of all ranks, not their sum", d.name)}};
       };
       expect_tensor(what, ranks[r].tensor(d.entry), d.sums ? sum : own, mistakes,
                     {.terms = static_cast<double>(n),

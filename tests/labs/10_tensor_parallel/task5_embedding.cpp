@@ -89,8 +89,8 @@ std::vector<Mistake> embed_mistakes(const EmbedCase& c, size_t ranks, size_t ran
   };
   return {
       {partial,
-       "embed_forward: only the rows of this rank's tokens: every row is on one rank, and all need "
-       "it"},
+       "embed_forward: only the rows of this rank's tokens: every row is on one rank, but all "
+       "ranks need it"},
       {all, "embed_forward: the rows are summed twice"},
       {embedded(c, ranks,
                 [&](int32_t t, const lab::Range& own) {

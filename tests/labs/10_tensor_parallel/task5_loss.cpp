@@ -46,8 +46,8 @@ std::string where_wrong(const LossCase& c, const Numbers& got, const Numbers& ri
       only_without_target =
           only_without_target && c.target(static_cast<int64_t>(i / width)) == lab::kPadding;
   return only_without_target
-             ? "causal_lm_loss: wrong only where nothing is predicted (padding, the "
-               "last position of a row): there the gradient is 0, whatever the scores are"
+             ? "causal_lm_loss: wrong only where nothing is predicted (padding, the last position "
+               "of a row): there the gradient must be 0, whatever the scores are"
              : "";
 }
 
@@ -94,9 +94,11 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
         {{.divisor = static_cast<double>(std::max<int64_t>(2, c.targets()))},
          "a single target is divided by 2: only a total_targets of 0 is replaced, by 1"},
         {{.everywhere = true},
-         "a target's 1 is subtracted on every rank: only the rank that has the token does"},
+         "a target's 1 is subtracted on every rank: only the rank that has the token may subtract "
+         "it"},
         {{.nearest = true},
-         "a target's 1 is subtracted on every rank: only the rank that has the token does"},
+         "a target's 1 is subtracted on every rank: only the rank that has the token may subtract "
+         "it"},
         {{.last_missed = true},
          "the last token of a rank's vocabulary is nobody's target: the range is [first, last)"},
         {{.unscaled_target = true},
@@ -116,7 +118,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
          "the target's score is read after the exponential has overwritten it"},
         {{.own_targets = true},
          "a rank's loss holds only the targets of its own tokens: all ranks return the same loss"},
-        {{.log_everywhere = true}, "the sum of the exponentials counts where nothing is predicted"},
+        {{.log_everywhere = true},
+         "the sum of the exponentials is counted where nothing is predicted"},
         {{.target = Way::Target::kNextOfBatch},
          "the last position of a row predicts the first token of the next row"},
         {{.target = Way::Target::kSame}, "position t predicts token t + 1, not token t"},
@@ -153,8 +156,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                  ? "causal_lm_loss: log(0), where all scores are near -10,000: does the largest "
                    "score begin with 0, or with numeric_limits<float>::min(), which is positive? "
                    "Begin with -infinity"
-                 : "causal_lm_loss: exp overflows, or log(0): subtract the largest score of all "
-                   "ranks first, in each position its own; ranks find it with ReduceOp::kMax",
+                 : "causal_lm_loss: exp overflows, or log(0): at each position, first subtract its "
+                   "largest score over all ranks, which ReduceOp::kMax finds",
          .unexplained = first_of(wrong_traffic, first_of(c.lesson, n > 1 ? kWhoAddsWhat : ""))});
     const double share = 1.0 / static_cast<double>(std::max<int64_t>(1, c.targets()));
     const Numbers gradient = numbers_of(ranks[r].tensor("gradient"));
@@ -224,9 +227,8 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options, size_t grou
        .vocab = 4 * width,
        .batch = batch({6, 5}, 6, 4 * width, 7),
        .scale = 300,
-       .lesson =
-           "causal_lm_loss: right unless scores are far apart: what is subtracted must be the "
-           "largest score of all tokens, of each position its own"},
+       .lesson = "causal_lm_loss: right unless scores are far apart: subtract, at each position, "
+                 "its largest score over all tokens"},
       {.name = "no target",
        .vocab = 2 * width,
        .batch = batch({1, 1}, 4, 2 * width, 8),

@@ -111,7 +111,7 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
       if (const double got = ranks[r].number("norm"); std::isfinite(got))
         stop(
             fmt::format("clip_gradients returns {:g} on rank {}, although a gradient of the model "
-                        "is {:g}: the norm is not finite then, on every rank",
+                        "is {:g}: then the norm must not be finite, on any rank",
                         got, r, c.outlier));
     return;
   }
@@ -160,11 +160,11 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                    {{std::sqrt(matrices + norms - squares.embedding + squares.first_of_embedding -
                                squares.head + squares.first_of_head)},
                     "clip_gradients: of embedding and head only the first slice is counted: a "
-                    "matrix of one row is as long as a norm, and still a matrix"},
+                    "matrix of one row is as long as a norm, but it is still a matrix"},
                    {{std::sqrt(matrices + norms * static_cast<double>(tp) /
                                               static_cast<double>(ranks.size()))},
-                    "clip_gradients: the squares of the norms are divided by the ranks of the "
-                    "model; each is on the slices of one stage"},
+                    "clip_gradients: the squares of the norms are divided by the number of the "
+                    "model's ranks, but each norm is on the slices of one stage only"},
                    {{std::sqrt(matrices + norms * static_cast<double>(tp) / 2)},
                     "clip_gradients: half of the norms' squares are counted on each slice: that is "
                     "right for two slices only"},
@@ -201,11 +201,11 @@ void judge_clip(const ClipCase& c, size_t tp, const std::vector<Parcel>& ranks) 
                      "clip_gradients: divided by the square of the norm: multiply by max_norm / "
                      "norm"},
                     {plus(zero, before, c.limit),
-                     "clip_gradients: scaled up to max_norm; gradients that are short enough stay "
-                     "as they are"},
+                     "clip_gradients: scaled up to max_norm; gradients that are short enough must "
+                     "stay as they are"},
                     {plus(zero, before, c.limit / std::sqrt(static_cast<double>(ranks.size()))),
                      "clip_gradients: scaled to a rank's share of max_norm: the gradients of all "
-                     "ranks together have the norm max_norm"},
+                     "ranks together must have the norm max_norm"},
                     {plus(zero, before, limit / (norm + 1e-6)),
                      "clip_gradients: scaled by max_norm / (norm + 1e-6), as PyTorch does it: "
                      "scale by max_norm / norm"},

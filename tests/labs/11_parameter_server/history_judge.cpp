@@ -68,7 +68,7 @@ void judge_refused(const Record& call, const Oracle& oracle, const State& before
   if (counted && oracle.was_counted(ticket))
     stop(
         fmt::format("the gradient of ticket {} was counted a second time: a push may be sent "
-                    "again, and a ticket is valid once{}",
+                    "again, but a ticket is valid only once{}",
                     ticket, where));
   if (counted)
     stop(fmt::format(
@@ -109,8 +109,8 @@ void judge_push(const Record& call, const Oracle& oracle, const State& before, b
                      where));
   if (due && call.version_seen != before.version)
     stop(
-        fmt::format("update is called when the version is {} already: first update, which turns "
-                    "version {} into the next, then count it{}",
+        fmt::format("update is called when the version is already {}: first call update, which "
+                    "turns version {} into the next, then count it{}",
                     call.version_seen, before.version, where));
   expect_state("version", call.state.version, state.version, "it counts the updates", where);
   expect_state("gradients", call.state.gradients, state.gradients,
@@ -145,7 +145,7 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
                       *right, where));
     if (own != before.leases.end())
       stop(
-          fmt::format("on_pull hands out nothing: end the lease of ticket {} first, for then "
+          fmt::format("on_pull hands out nothing: end the lease of ticket {} first, because then "
                       "may_start() says yes with item {} left{}",
                       own->first, *right, where));
     stop(
@@ -162,7 +162,7 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
     if (own != before.leases.end() && call.item == own->first && own->second.item == *right)
       stop(
           fmt::format("on_pull hands out item {}, which is the number of the ticket that worker {} "
-                      "has lost: the item of its lease is returned, {}{}",
+                      "has lost: return the item of its lease, {}{}",
                       call.item, call.argument, *right, where));
     const auto has = std::ranges::find_if(
         before.leases, [&](const auto& e) { return e.second.item == call.item; });
@@ -172,7 +172,7 @@ void judge_pull(const Record& call, const Oracle& oracle, const State& before,
     if (own != before.leases.end() && own->second.item == *right &&
         call.state.returned.count(*right) == 0)
       stop(
-          fmt::format("item {} is lost: the lease of ticket {} has ended, and the item is not "
+          fmt::format("item {} is lost: the lease of ticket {} has ended, but the item is not "
                       "among the returned ones{}",
                       *right, own->first, where));
     if (call.item > *right)
@@ -207,10 +207,11 @@ void judge_leases(const Record& call, const State& right, const State& before,
   for (const auto& [ticket, lease] : call.state.leases) {
     if (right.leases.count(ticket) > 0) continue;
     if (before.leases.count(ticket) == 0)
-      stop(fmt::format("{} notes a lease of ticket {}, and nobody has been given that ticket{}",
-                       name_of(call), ticket, where));
+      stop(
+          fmt::format("{} notes a lease of ticket {}, although nobody has been given that ticket{}",
+                      name_of(call), ticket, where));
     stop(
-        fmt::format("ticket {} still has its lease, and worker {} {}{}", ticket, lease.worker,
+        fmt::format("ticket {} still has its lease, although worker {} {}{}", ticket, lease.worker,
                     call.operation == entries::kLeave
                         ? "is gone: its item would wait for it forever"
                         : "asks for work: it has lost that ticket, and its item would wait forever",
@@ -222,11 +223,12 @@ void judge_leases(const Record& call, const State& right, const State& before,
       stop(fmt::format("the lease of ticket {} is not noted: its push would be refused{}", ticket,
                        where));
     if (got == call.state.leases.end())
-      stop(fmt::format(
-          "the lease of ticket {} is gone: it belongs to worker {}, and {}{}", ticket, lease.worker,
-          call.operation == entries::kPush ? fmt::format("ticket {} was pushed", call.argument)
-                                           : fmt::format("not to worker {}", call.argument),
-          where));
+      stop(fmt::format("the lease of ticket {} is gone: it belongs to worker {}, but {}{}", ticket,
+                       lease.worker,
+                       call.operation == entries::kPush
+                           ? fmt::format("ticket {} was pushed", call.argument)
+                           : fmt::format("only worker {} has lost its lease", call.argument),
+                       where));
     if (got->second != lease)
       stop(fmt::format(
           "the lease of ticket {} says worker {}, item {}, version {}; it should say worker {}, "
@@ -243,16 +245,15 @@ void judge_returned(const Record& call, const State& right, const State& before,
     if (before.returned.count(item) > 0)
       stop(fmt::format("item {} is lost: {} has taken it from the returned items{}", item,
                        name_of(call), where));
-    stop(
-        fmt::format("item {} is lost: its lease has ended, and it is not among the returned "
-                    "items{}",
-                    item, where));
+    stop(fmt::format(
+        "item {} is lost: its lease has ended, but it is not among the returned items{}", item,
+        where));
   }
   for (const int64_t item : call.state.returned)
     if (right.returned.count(item) == 0)
       stop(fmt::format(
-          "item {} is among the returned items after {}, and {}: it would be used twice{}", item,
-          name_of(call),
+          "item {} is among the returned items after {}, although {}: it would be used twice{}",
+          item, name_of(call),
           std::ranges::any_of(right.leases, [&](const auto& e) { return e.second.item == item; })
               ? "a worker has it"
               : "nobody has returned it",

@@ -60,7 +60,7 @@ std::vector<Mistake> mean_mistakes(const Oracle& oracle, size_t count) {
       {with([&](const Oracle::Term& term, const Terms& all) {
          return &term == &all.back() ? 0.0 : per_sample(term, all);
        }),
-       "the last gradient is missing: it arrives after the update has been made"},
+       "the last gradient is missing: add it before the update is made, not after"},
       {with([](const Oracle::Term& term, const Terms& all) {
          double sum = 0;
          for (const Oracle::Term& each : all) sum += std::max(1.0, each.samples);
@@ -79,11 +79,11 @@ std::vector<Mistake> mean_mistakes(const Oracle& oracle, size_t count) {
       for (const Oracle::Term& term : oracle.terms()[u]) sum += term.samples * term.gradient[i];
       kept_mean.push_back(samples > 0 ? sum / samples : 0.0);
     }
-  mistakes.push_back({kept_mean, "what the update before has left in sum is in it, too"});
+  mistakes.push_back({kept_mean, "sum still holds what the previous update has left in it"});
   return mistakes;
 }
 
-/// How large the terms are that element i is the sum of, and how many rounding errors it has.
+/// Bounds the rounding error of element i, from the size and the number of its terms.
 double rounding(const Terms& terms, size_t i) {
   double magnitude = 0;
   for (const Oracle::Term& term : terms) magnitude += term.samples * std::abs(term.gradient[i]);
@@ -95,8 +95,8 @@ double rounding(const Terms& terms, size_t i) {
 std::string wrong_sum(const Oracle& oracle, const Numbers& sum, bool due) {
   const Numbers& right = oracle.state().sum;
   if (sum.size() != right.size())
-    return fmt::format("sum has {} elements, and the gradients have {}{}", sum.size(), right.size(),
-                       due ? ": it begins anew with zeros of the same shape" : "");
+    return fmt::format("sum has {} elements, but the gradients have {}{}", sum.size(), right.size(),
+                       due ? ": it must begin anew with zeros of the same shape" : "");
   for (size_t i = 0; i < sum.size(); ++i) {
     if (std::abs(sum[i] - right[i]) <= (due ? 0 : rounding(oracle.pending(), i))) continue;
     if (!std::isfinite(right[i]) && !std::isfinite(sum[i])) continue;
@@ -105,8 +105,8 @@ std::string wrong_sum(const Oracle& oracle, const Numbers& sum, bool due) {
           "sum does not begin anew: element {} is {:.9g} after the update, but should be 0", i,
           sum[i]);
     return fmt::format(
-        "sum is wrong: it holds the gradients that have come for the next update, each times its "
-        "samples; element {} of {} is {:.9g}, but should be {:.9g}",
+        "sum is wrong: it must hold the gradients that have come for the next update, each times "
+        "its samples; element {} of {} is {:.9g}, but should be {:.9g}",
         i, sum.size(), sum[i], right[i]);
   }
   return {};

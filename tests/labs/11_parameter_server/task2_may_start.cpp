@@ -30,8 +30,9 @@ Script slow_and_fast(int64_t n, int64_t s) {
   return script;
 }
 
-/// Worker 0 has held its ticket since version `since`, of the first item of its update. Others have
-/// used many since then, and hold `others`: one more ticket is just allowed, or no more.
+/// Worker 0 has held its ticket, for the first item of an update, since version `since`. Others
+/// have used many tickets since then, and still hold `others`. One more is just allowed, or just
+/// too many.
 Asked slow_and_many(int64_t n, int64_t s, int64_t since, int64_t others, bool allowed) {
   const int64_t handed_out = n * (s + 1) - (allowed ? 1 : 0);  // since then
   others = std::min(others, handed_out - 1);

@@ -107,10 +107,10 @@ void judge_push(const Told& reply, const Request& asked, const Request& right,
                     reply.kind == kNothing ? ", as it was when it was first pushed" : "",
                     asked.begin, asked.end, right.begin, right.end, where));
   if (asked.samples != right.samples)
-    stop(fmt::format("the push says {} samples, and the gradient has {}{}", asked.samples,
+    stop(fmt::format("the push says {} samples, but the gradient has {}{}", asked.samples,
                      right.samples, where));
   if (asked.loss != right.loss)
-    stop(fmt::format("the push says a loss of {}, and the gradient's is {}{}", asked.loss,
+    stop(fmt::format("the push says a loss of {}, but the gradient's is {}{}", asked.loss,
                      right.loss, where));
 }
 
@@ -138,7 +138,8 @@ void judge(const Case& c, const std::vector<Answer>& answers) {
     if (reply.kind == kWork && got.computed != 1)
       stop(fmt::format("the gradient is computed {} times for one ticket{}", got.computed, where));
     if (reply.kind == kNothing && got.computed > 0)
-      stop("a gradient is computed after silence: the one that was computed is sent again" + where);
+      stop("a gradient is computed after silence: send again the one that was computed before" +
+           where);
     if (reply.kind != kWork && got.computed > 0)
       stop("a gradient is computed without a ticket" + where);
     if (reply.kind == kWork && (got.number != static_cast<double>(reply.ticket) ||

@@ -49,8 +49,9 @@ void judge_set(const Arguments& c, const std::vector<int64_t>& set) {
       stop(fmt::format("there is no client {}: they count from 0 to {}{}", client, clients - 1,
                        where));
   if (count > clients && static_cast<int64_t>(set.size()) != clients)
-    stop(fmt::format("{} clients are asked for, and there are only {}: all of them take part{}",
-                     count, clients, where));
+    stop(
+        fmt::format("{} clients are asked for, but there are only {}: all of them must take part{}",
+                    count, clients, where));
   if (std::set<int64_t>(set.begin(), set.end()).size() != set.size())
     stop("a client is in the set twice: draw without putting back" + where);
   if (static_cast<int64_t>(set.size()) != std::min(clients, count))

@@ -130,7 +130,7 @@ Numbers all_rounds(const Case& c, const Way& way, bool weights) {
 std::vector<Mistake> mistakes(const Case& c, bool weights) {
   const std::vector<std::pair<Way, const char*>> ways{
       {{.by_samples = false},
-       "the plain mean of the results: a client counts as much as the samples it has learnt from"},
+       "the plain mean of the results: a client must count by the samples that it has learnt from"},
       {{.divided = false}, "the shares do not add up to 1: divide by the samples of all results"},
       {{.nesterov = false}, "there is no momentum in the weights: d alone moves them"},
       {{.keeps_velocity = false}, "the velocity is forgotten between rounds"},
@@ -154,9 +154,9 @@ std::vector<Mistake> mistakes(const Case& c, bool weights) {
       {{.counts_in_int = true},
        "the samples of all results do not fit into an int: add them up as int64_t"},
       {{.rolls_on = true},
-       "a round without results moves something: nobody has answered, so nothing changes"},
+       "a round without results moves something: nobody has answered, so nothing may change"},
       {{.rolls_on = true, .falls_to_zero = true},
-       "a round without results moves something: nobody has answered, so nothing changes"}};
+       "a round without results moves something: nobody has answered, so nothing may change"}};
   std::vector<Mistake> all;
   // Once the weights are right, no mistake in the velocity that would make them wrong.
   const auto moves_weights = [&](const Way& way) {
@@ -201,8 +201,8 @@ void judge_rates(const Case& c, const Parcel& result) {
     for (int o = 0; o < c.optimizers; ++o)
       if (result.numbers(fmt::format("rates{}.{}", round, o)) != Numbers{0, 0})
         stop(
-            fmt::format("round {} changes outer.lr or outer.momentum: a round changes the "
-                        "weights and the velocity only",
+            fmt::format("round {} changes outer.lr or outer.momentum: a round may change only the "
+                        "weights and the velocity",
                         round + 1));
 }
 
@@ -216,7 +216,7 @@ void expect_outer(const std::vector<Case>& cases) {
                   stop("a client's result has changed: add up in a tensor of your own");
                 if (ranks[0].number("replaced") != 0)
                   stop(
-                      "outer.velocity is another tensor after the round: it changes in place, and "
+                      "outer.velocity is another tensor after the round: change it in place, since "
                       "others may hold it");
                 judge_rates(c, ranks[0]);
                 for (int o = 0; o < c.optimizers; ++o) {

@@ -72,14 +72,14 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
           mistake(2 * c.workers * c.message(c.bytes),
                   "every message has all bytes: a server holds only its part");
           mistake(2 * c.workers * c.message(c.bytes / c.servers),
-                  "a worker has a message with every server, too: with more servers than workers, "
-                  "the workers are the busiest");
+                  "only a server's messages are counted: a worker exchanges one with every server; "
+                  "with more servers than workers, the workers are the busiest");
           mistake(2 * c.servers * c.message(c.bytes / c.servers),
-                  "a server has a message with every worker");
+                  "only a worker's messages are counted: a server exchanges one with every worker");
           mistake(2 * c.workers * c.servers * c.message(c.bytes / c.servers),
                   "as if the servers took turns: they send at the same time");
           mistake(2 * c.message(c.bytes / c.servers),
-                  "as if a server sent to all workers at once: one message at a time");
+                  "as if a server sent to all workers at once: it sends one message at a time");
           const double part = std::floor(c.bytes / c.servers);
           for (const double whole : {part, part + 1})
             mistake(2 * std::max(c.workers, c.servers) * c.message(whole),
@@ -91,19 +91,21 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
                   "one message for pull and push: they are two, each with its latency");
           if (c.workers == c.servers)
             mistake(2 * (c.workers - 1) * c.message(c.bytes / c.servers),
-                    "a machine's own part is a message, too: servers are machines of their own");
+                    "a machine's own part is left out: it is a message, too, since servers are "
+                    "separate machines");
           mistake(2 * (c.alpha + std::max(c.workers, c.servers) * c.beta * c.bytes / c.servers),
-                  "the latency is paid for each message");
+                  "as if the latency were paid once: every message pays it");
         } else if (function == "ring_seconds") {
           right = ring_time(c);
           mistake(2 * c.workers * c.message(c.bytes / c.workers),
-                  "a ring of n ranks has n - 1 steps in each half");
+                  "one step too many: a ring of n ranks has n - 1 steps in each half");
           mistake(right / 2, "half of a ring: reduce-scatter and all-gather both have n - 1 steps");
-          mistake(2 * (c.workers - 1) * c.message(c.bytes), "a step carries one chunk, 1/n");
+          mistake(2 * (c.workers - 1) * c.message(c.bytes),
+                  "all bytes in every step: a step carries one chunk, 1/n of them");
           mistake(2 * (c.workers - 1) * c.message(c.bytes / std::max(1.0, c.workers - 1)),
                   "a chunk is 1/n of the bytes, not 1/(n - 1)");
           mistake(2 * (c.alpha + (c.workers - 1) * c.beta * c.bytes / c.workers),
-                  "every step has its latency");
+                  "as if the latency were paid once: every step pays it");
           const double chunk = std::floor(c.bytes / c.workers);
           for (const double whole : {chunk, chunk + 1})
             mistake(2 * (c.workers - 1) * c.message(whole),
@@ -120,10 +122,11 @@ void expect_times(const std::string& function, const std::vector<Case>& cases) {
           mistake(last, "this is the largest number that is enough; it must be the smallest");
           if (right == 0)
             for (const double none : {c.workers, c.workers + 1, -1.0})
-              mistake(none, "0, if even as many as workers take longer");
+              mistake(none, "it must be 0, if even as many servers as workers take longer");
           for (double m = c.workers; m >= 1; --m)
             if (server_time(c, 1) / m <= c.seconds)
-              mistake(m, "the time does not fall like 1 / servers: each message has its latency");
+              mistake(
+                  m, "the time does not fall like 1 / servers, since each message has its latency");
         }
         lab::grading::expect(ranks[0].number("value"), {.what = function,
                                                         .values = {right},
