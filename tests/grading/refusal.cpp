@@ -5,6 +5,7 @@
 
 #include <exception>
 
+#include "common/comm/process_group.h"
 #include "common/error.h"
 #include "common/todo.h"
 

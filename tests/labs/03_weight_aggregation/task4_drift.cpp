@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "common/ops/ops.h"
 #include "tests/labs/03_weight_aggregation/weights.h"
 
 namespace lab03::task4 {
