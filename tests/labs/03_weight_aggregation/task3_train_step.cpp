@@ -118,10 +118,11 @@ void expect_schedule(const Steps& s, const std::vector<Parcel>& ranks) {
     }
     if (in_words != due)
       stop(fmt::format(
-          "{}\nrank {}, steps {} to {}, every = {}: due after [{}]; averaged or sent "
+          "{}\nrank {}, steps {} to {}, every = {}{}: due after [{}]; averaged or sent "
           "in [{}]",
           wrong_schedule(s, ranks[r], averaged), r, s.number(0), s.number(s.count() - 1),
-          fmt::join(s.every, ", "), fmt::join(due, ", "), fmt::join(in_words, ", ")));
+          s.every[0], s.every.back() == s.every[0] ? "" : " except in the last step",
+          fmt::join(due, ", "), fmt::join(in_words, ", ")));
   }
 }
 
