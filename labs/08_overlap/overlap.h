@@ -94,14 +94,14 @@ using lab::LossFunction;
 /// during the backward pass.
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
-/// complete, so no gradient may be sent until then: set `model.when_gradient_ready`, which calls
-/// `ready`, for the last one only, and set it to an empty function before the step returns. A
+/// complete, so no gradient may be sent until then: give `model.when_gradient_ready` a function
+/// that calls `ready` for the last one only, and an empty one, `{}`, before the step returns. A
 /// microbatch without targets adds nothing: run its passes all the same, or leave it out. As in lab
 /// 01 a microbatch's backward pass comes before the forward pass of the next one. Gradients left
 /// over from before do not matter: the step sets them to 0 first. On a rank that runs no microbatch
 /// they stay 0, and it calls `ready` for all parameters, from the last to the first. `begin` comes
 /// before the first forward pass, so that the number of targets has all the time there is, and
-/// `finish` after the last backward pass.
+/// `finish` after the last backward pass. Nothing is waited for before `finish`.
 /// `reducer.gradients` are those of `model`, in the order of named_parameters(). Everything else is
 /// as in lab 02: `loss` gets the number of this rank's targets in the step, which may be 0 (you may
 /// pass 1 instead); clipping (if `max_gradient_norm` is positive) comes when the gradients are the

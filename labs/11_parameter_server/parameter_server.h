@@ -6,7 +6,8 @@
 //
 // The functions are called one at a time, whenever something has happened. They never wait and send
 // nothing: what they return is sent for them, in the simulation and over TCP alike. They keep
-// nothing between calls but what is in Server, Worker and Outer.
+// nothing between calls but what is in Server, Worker and Outer. Ticket, Gradient, Push, Request
+// and Reply are in common/comm/server/messages.h.
 #pragma once
 
 #include <cstdint>

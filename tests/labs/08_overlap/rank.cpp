@@ -37,8 +37,22 @@ void begin(Reducer& reducer, int64_t targets) {
 }
 
 namespace {
+
 thread_local bool outside_of_steps = false;
+
+/// A step that waits for a message before finish computes nothing meanwhile.
+void require_under_way(const Reducer& reducer) {
+  if (reducer.world.size() == 1) return;  // where nothing travels
+  const size_t posted = reducer.works.size() + (reducer.counting ? 1 : 0);
+  const size_t pending = reducer.world.recorder().snapshot().pending.size();
+  lab::require(
+      pending >= posted,
+      "train_step has waited for {} of its {} messages before finish, and computed nothing "
+      "meanwhile: only post them, and leave the waiting to finish",
+      posted - pending, posted);
 }
+
+}  // namespace
 
 void ready(Reducer& reducer, size_t parameter) {
   lab::require(!outside_of_steps,
@@ -53,6 +67,7 @@ void ready(Reducer& reducer, size_t parameter) {
 
 void finish(Reducer& reducer) {
   lab::grading::record_event("finish");
+  if (is_given("2") && is_given("3")) require_under_way(reducer);
   if (is_given("3")) return given_3::finish(reducer);
   own (&finish)(reducer);
 }

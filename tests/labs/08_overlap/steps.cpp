@@ -173,8 +173,9 @@ std::vector<StepsCase> draw_steps(uint64_t seed) {
   cases.push_back(draw.plain("the step before ended with an error", 3, 6, 2));
   for (auto& order : cases.back().steps[0].orders) std::erase(order, size_t{1});
 
-  cases.push_back(draw.plain("gradients without elements", 3, 7, 2));
+  cases.push_back(draw.plain("gradients of one element or none", 3, 7, 2));
   for (size_t p : {1, 4, 5}) cases.back().sizes[p] = 0;
+  for (size_t p : {0, 3}) cases.back().sizes[p] = 1;
   cases.back().buckets = {{6, 5}, {4}, {3, 2, 1, 0}};
   draw.draw_again(cases.back(), 2);
 

@@ -124,6 +124,22 @@ TEST(Task5a, EverySetIsAsLikely) {
   expect_uniform(judged("seeds", seeds), 10, "seeds");
 }
 
+/// One client of several, and all but one.
+TEST(Task5a, EveryOneAndEveryAllButOne) {
+  const auto seed = static_cast<int64_t>(lab::grading::scenario_seed());
+  std::vector<Arguments> one, all_but_one;
+  for (int64_t round = 0; round < 3000; ++round) {
+    one.push_back({7, 1, seed, round});
+    all_but_one.push_back({6, 5, seed, round});
+  }
+  expect_uniform(judged("five of six", all_but_one), 6, "rounds");
+  const Sets ones = judged("one of seven", one);
+  expect_uniform(ones, 7, "rounds");
+  Sets pairs;
+  for (size_t k = 1; k < ones.size(); ++k) pairs.push_back({ones[k - 1][0], ones[k][0]});
+  expect_uniform(pairs, 49, "pairs of successive rounds");
+}
+
 TEST(Task5a, EveryClientOfMany) {
   std::vector<Arguments> cases;
   for (int64_t k = 0; k < 4000; ++k) cases.push_back({300, 30, k, k % 7});
