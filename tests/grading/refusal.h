@@ -7,7 +7,8 @@
 namespace lab::grading {
 
 /// Calls `body`. Empty if it returns, otherwise what it throws: "lab::Error (the text)" or "another
-/// exception (the text)". A TODO that is left and a broken connection are no refusals; they pass.
+/// exception (the text)". A TODO that is left and a broken connection are not refusals: they
+/// propagate.
 std::string refusal_of(const std::function<void()>& body);
 
 /// Whether `body` threw lab::Error, as the contracts ask.

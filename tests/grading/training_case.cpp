@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -78,7 +79,7 @@ struct Traits {
   double loss_factor = 1;  // what the step is given is another loss than lab 01's
   float leftover = 0;
   int steps = 2;
-  int nan_loss_step = -1;
+  std::optional<size_t> nan_loss_step = {};
 };
 
 TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& draw) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct TrainingCase {
   double loss_factor = 1;  // of the loss that the steps are given, and of its gradient
   /// In this step, counted from 0, the loss is NaN for the targets of the last replica, although
   /// the gradient is right: a run that has gone wrong must show it, and go on like any other.
-  int nan_loss_step = -1;
+  std::optional<size_t> nan_loss_step = {};
   /// [step][replica][microbatch]
   std::vector<std::vector<std::vector<TokenBatch>>> steps = {};
 
@@ -39,7 +40,7 @@ struct TrainingCase {
   int ranks() const { return replicas * stages(); }
   StageSpan span(int stage) const;
   bool has_nan_loss(size_t step, size_t replica) const {
-    return static_cast<int>(step) == nan_loss_step && static_cast<int>(replica) == replicas - 1;
+    return step == nan_loss_step && replica + 1 == static_cast<size_t>(replicas);
   }
   /// The learning rate of a step, counted from 0.
   float rate(size_t step) const {

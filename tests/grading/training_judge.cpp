@@ -33,12 +33,12 @@ std::string totals_in_words(const TrainingStep& s) {
 void expect_one_update(const TrainingStep& s, size_t rank) {
   const double updates = s.result.number(s.entry("updates"));
   if (updates == 0)
-    stop(fmt::format(
-        "{}the weights are not updated: optimizer.step was never called. {} one update "
-        "in every step, {}",
-        s.who(rank), s.training.ranks() == 1 ? "There is" : "Every rank makes",
-        static_cast<int>(s.step) == s.training.nan_loss_step ? "even if the loss is not a number"
-                                                             : "even without any target"));
+    stop(
+        fmt::format("{}the weights are not updated: optimizer.step was never called. {} one update "
+                    "in every step, {}",
+                    s.who(rank), s.training.ranks() == 1 ? "There is" : "Every rank makes",
+                    s.step == s.training.nan_loss_step ? "even if the loss is not a number"
+                                                       : "even without any target"));
   if (updates > 1)
     stop(
         fmt::format("{}one step of training is one update: optimizer.step was called {} "
@@ -104,7 +104,7 @@ bool returns_nan(const TrainingStep& s) {
     case StepContract::Loss::kOwnMean:
       return own;
     case StepContract::Loss::kMeanOnLastStage:
-      return s.is_last_stage() && static_cast<int>(s.step) == s.training.nan_loss_step;
+      return s.is_last_stage() && s.step == s.training.nan_loss_step;
     case StepContract::Loss::kPartOnLastStage:
       return s.is_last_stage() && own;
   }

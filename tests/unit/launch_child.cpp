@@ -221,6 +221,17 @@ int throw_error(Job& job, bool me) {
   return 0;
 }
 
+/// The others never enter the collective that is under way.
+int throw_with_a_posted_collective(Job& job, bool me) {
+  if (me) {
+    const Tensor tensor = Tensor::zeros({256});
+    const Work under_way = job.world().all_reduce_async(tensor);
+    fail("the disk is full");
+  }
+  job.world().recv(Tensor::zeros({256}), 1);
+  return 0;
+}
+
 int disagree(Job& job, bool me) {
   job.agree("model", "6 layers");
   job.agree("corpus", me ? "my own stories" : "stories.txt");
@@ -269,6 +280,7 @@ const std::map<std::string, int (*)(Job&, bool)> kScenarios{
     {"return_early", return_early},
     {"exit_with_three", exit_with_three},
     {"throw_error", throw_error},
+    {"throw_with_a_posted_collective", throw_with_a_posted_collective},
     {"disagree", disagree},
     {"say_threads", say_threads},
     {"work_for_long", work_for_long},

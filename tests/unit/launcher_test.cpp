@@ -98,6 +98,8 @@ TEST_F(Launcher, RankWithAnErrorOfItsOwn) {
   EXPECT_EQ(count_of(output_, "[1] error: the disk is full\n"), 1) << output_;
   EXPECT_EQ(count_of(output_, "the disk is full"), 1) << output_;
   EXPECT_EQ(count_of(output_, "error: rank 1 exited with code 1 while rank"), 1) << output_;
+  EXPECT_EQ(run("throw_with_a_posted_collective", 3, 1), 1);
+  EXPECT_EQ(count_of(output_, "error: rank 1 exited with code 1 while rank"), 1) << output_;
   EXPECT_EQ(run("exit_with_three", 3, 2), 3);
   EXPECT_TRUE(said("error: rank 2 exited with code 3 while rank")) << output_;
 }

@@ -19,9 +19,9 @@ struct GlooOptions {
 };
 
 /// Connects this rank to all others of the world; they find each other's addresses in `store`,
-/// which must outlive the transport. If connections fail, or come from elsewhere, all ranks try
-/// again, five times in all. Throws Error if the address is not this machine's, if a rank does not
-/// arrive in time, or if no attempt succeeds.
+/// which must be there as long as groups are made of the transport. If connections fail, or come
+/// from elsewhere, all ranks try again, five times in all. Throws Error if the address is not this
+/// machine's, if a rank does not arrive in time, or if no attempt succeeds.
 std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store);
 
 }  // namespace lab

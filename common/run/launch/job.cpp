@@ -59,6 +59,7 @@ struct Job::Impl {
   std::vector<RankIdentity> ranks;
   std::unique_ptr<FlightRecorder> recorder;
   std::unique_ptr<Watchdog> watchdog;
+  std::shared_ptr<Transport> connections;
   std::optional<ProcessGroup> world;
   uint64_t agreements = 0;
   bool all_know = false;  // the error that ends this rank also ends the others
@@ -93,6 +94,14 @@ struct Job::Impl {
     }
   }
 
+  ~Impl() {
+    if (environment.world_size == 1 || !world) return;
+    if (std::uncaught_exceptions() > exceptions)
+      leave_in_failure();
+    else
+      leave();
+  }
+
   void open_store() {
     if (!environment.store_folder.empty()) {
       own_store = std::make_unique<FileStore>(environment.store_folder);
@@ -114,17 +123,17 @@ struct Job::Impl {
                               .address = environment.bind_addr,
                               .timeout = std::max(rest, milliseconds(1))};
     try {
-      world.emplace(connect_gloo(options, *store), *recorder, environment.rank,
-                    environment.world_size, environment.timeout);
+      connections = connect_gloo(options, *store);
+      world.emplace(connections, *recorder, environment.rank, environment.world_size,
+                    environment.timeout);
     } catch (const Error& error) {
       fail("rank {} could not connect to the other ranks: {}", environment.rank, error.what());
     }
   }
 
-  bool is_failing() const { return std::uncaught_exceptions() > exceptions; }
-
   void leave() {
     world.reset();
+    connections.reset();
     if (environment.rank != 0) watchdog.reset();
     try {
       store->set(job_keys::left(environment.rank), "1");
@@ -134,6 +143,9 @@ struct Job::Impl {
   }
 
   void leave_in_failure() {
+    // The error of this rank is printed later, by run_main. If its connections closed before, the
+    // ranks that wait for it might print first that their operations broke off.
+    static const std::shared_ptr<Transport> kept_until_exit = connections;
     bool judged = false;
     try {
       store->set(job_keys::failed(environment.rank),
@@ -209,18 +221,7 @@ struct Job::Impl {
 
 Job::Job(const RankEnvironment& environment) : impl_(std::make_unique<Impl>(environment)) {}
 
-Job::~Job() {
-  if (impl_->environment.world_size == 1) return;
-  if (!impl_->is_failing()) {
-    impl_->leave();
-    return;
-  }
-  impl_->leave_in_failure();
-  // The error of this rank is printed later, by run_main. If its connections closed before, the
-  // ranks that wait for it might print first that their operations broke off.
-  static std::vector<std::unique_ptr<Impl>> kept_until_exit;
-  kept_until_exit.push_back(std::move(impl_));
-}
+Job::~Job() = default;
 
 const RankEnvironment& Job::environment() const { return impl_->environment; }
 
