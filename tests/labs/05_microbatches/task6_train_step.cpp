@@ -374,6 +374,8 @@ void expect_refusals(int stages, int m, const std::vector<int>& counts, uint64_t
           "(lab::require) before anything is done, on every rank",
           rank, counts[k] == 1 ? "1 microbatch is" : fmt::format("{} microbatches are", counts[k]),
           m);
+      if (ranks[rank].text("events.0").find("wave:") != std::string::npos)
+        stop(why + "; it has run a wave first");
       if (!lab::grading::is_refusal(how))
         stop(fmt::format("{}; it {}", why, lab::grading::in_words(how)));
       if (ranks[rank].number("updates.0") > 0) stop(why + "; it has updated the weights first");
