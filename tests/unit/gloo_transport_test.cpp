@@ -10,6 +10,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -222,6 +223,18 @@ TEST(GlooTransport, InAGroupOfAGroupARankHasItsNumberOfTheWorld) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 3; ++rank) ranks.emplace_back(run, rank);
   for (std::thread& rank : ranks) rank.join();
+}
+
+/// Newer versions of Gloo tell about every group; an error or a student's own lines still appear.
+TEST(GlooTransport, LeavesOutWhatGlooTellsWhenAllIsWell) {
+  MemoryStore store;
+  testing::internal::CaptureStderr();
+  const auto world = connect_gloo({.rank = 0, .size = 1, .timeout = 10s}, store);
+  std::cerr << std::string("[./gloo/transport/tcp/context.cc:243] INFO Rank 0 is connected\n");
+  std::cerr << std::string("[./gloo/transport/tcp/pair.cc:88] WARN closed\n") << "loss " << 3
+            << '\n';
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "[./gloo/transport/tcp/pair.cc:88] WARN closed\nloss 3\n");
 }
 
 /// Gloo takes 0 ms for no limit: with little time left, a rank would wait for a dead one forever.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "common/comm/combine.h"
+#include "common/comm/gloo/gloo_log.h"
 #include "common/comm/gloo/gloo_store.h"
 #include "common/error.h"
 
@@ -281,6 +282,7 @@ class GlooTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> connect_gloo(const GlooOptions& options, Store& store) {
+  static const QuietGloo quiet;  // for all groups, until the program ends
   gloo::transport::tcp::attr attributes;
   attributes.hostname = options.address;  // else Gloo asks for the name of this machine
   GlooDevice device;

@@ -366,8 +366,9 @@ TEST(Task1a, FiniteForEveryScore) {
            "equal scores of any size",
            {1e12F, 1e12F, 1e12F, 1e30F, 1e30F, 1e30F, -3e38F, -3e38F, -3e38F, 1e15F, 1e15F, -1e15F},
            3, {0, 1, 2, 1}),
-       given_rows("nearly certain targets", {8, 0, -1, 0, 12, 0, 3, 14, 2, -1, -2, 40}, 3,
-                  {0, 1, 1, 2}),
+       given_rows("nearly certain targets",
+                  {8, 0, -1, 0, 12, 0, 3, 14, 2, -1, -2, 40, 0, 13, -1, 0, -1, 14.5F}, 3,
+                  {0, 1, 1, 2, 1, 2}),
        random_rows(5, 21, 200, 14)});
 }
 

@@ -101,7 +101,11 @@ Update draw(Update u, uint64_t seed) {
     if (i % 11 == 10) scale_all(0);
     if (i % 22 == 4)  // its first gradient
       u.first_moment.values()[i] = u.second_moment.values()[i] = 0;
-    if (i % 22 == 14) g = u.first_moment.values()[i] = 0;   // at rest, but not the second moment
+    if (i % 22 == 14) g = u.first_moment.values()[i] = 0;  // at rest, but not the second moment
+    if (i % 22 == 13 && !is_fresh) {                       // squares that a float barely holds
+      g = u.first_moment.values()[i] = 3e-18F;
+      u.second_moment.values()[i] = 2e-37F;
+    }
     if (i % 22 == 12) u.second_moment.values()[i] *= 1e8F;  // of a step that blew up
   }
   return u;

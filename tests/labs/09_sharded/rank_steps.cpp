@@ -230,6 +230,7 @@ Parcel run_reduce(const Parcel& input, ProcessGroup& world) {
       Part& part = job.sharded.parts[p];
       const Tensor& gradient = input.tensor(fmt::format("gradient.{}", p));
       if (job.sharded.stage > 1) part.gradient = Tensor::zeros({padded(part.size, world.size())});
+      part.gradient.fill(0);  // padding, too
       part.gradient.rows(0, part.size).copy_from(gradient.rows(0, part.size));
       reduce_gradient(job.sharded, p);
       result.set(fmt::format("own.{}", p), part.own_gradient.clone());
