@@ -163,8 +163,8 @@ TEST(TaskC1, RowsOfAnyLength) {
   // The first is neither short nor a multiple of anything: most mistakes show, and differ. The
   // longest does not fit into any shared memory.
   std::vector<Rows> all;
-  for (int64_t columns : {1000, 1,   31,  32,   33,   63,   64,     96,   127, 128, 129, 160, 256,
-                          257,  288, 511, 1024, 1537, 4096, 70'001, 2048, 385, 128, 100, 33,  1})
+  for (int64_t columns : {1000, 1,   31,  32,   33,   63,   64,      96,   127, 128, 129, 160, 256,
+                          257,  288, 511, 1024, 1537, 4096, 140'001, 2048, 385, 128, 100, 33,  1})
     all.push_back(draw_rows(columns > 2000 ? 2 : 5, columns, columns % 2 == 0 ? 1e-5 : 1e-3,
                             10 * all.size()));
   judge(all);

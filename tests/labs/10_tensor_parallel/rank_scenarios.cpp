@@ -179,6 +179,8 @@ Parcel run_block(const Parcel& input, ProcessGroup& world) {
     note_messages(world, result, entry("backward.sent", m), [&] { backward(x, own, gradient); });
     result.set(entry("gradient", m), gradient);
     require_all("backward", own, before);
+    lab::require(std::ranges::equal(x.values(), input.tensor(entry("input", m)).values()),
+                 "a backward pass changes `input`: it must only read it");
     result.set_text(entry("backward.changes", m), mlp ? changed_by_mlp(own, x) : "");
   }
   for (const lab::Parameter& parameter : weights.named) {

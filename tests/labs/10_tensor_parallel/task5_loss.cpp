@@ -153,9 +153,10 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                  ? "causal_lm_loss: divided by total_targets, which is 0: without a target the "
                    "loss is 0"
              : c.offset < 0
-                 ? "causal_lm_loss: log(0), where all scores are near -10,000: does the largest "
-                   "score begin with 0, or with numeric_limits<float>::min(), which is positive? "
-                   "Begin with -infinity"
+                 ? "causal_lm_loss: log(0), where all scores are far below 0: does the largest "
+                   "score "
+                   "begin with 0, or with numeric_limits<float>::min(), which is positive? Begin "
+                   "with -infinity"
                  : "causal_lm_loss: exp overflows, or log(0): at each position, first subtract its "
                    "largest score over all ranks, which ReduceOp::kMax finds",
          .unexplained = first_of(wrong_traffic, first_of(c.lesson, n > 1 ? kWhoAddsWhat : ""))});
@@ -223,6 +224,11 @@ void expect_loss(size_t n, uint64_t seed, const JobOptions& options, size_t grou
        .batch = batch({6, 6}, 6, 4 * width, 6),
        .offset = -9000,
        .lesson = lost_decimals},
+      {.name = "scores near -10,000,000",
+       .vocab = 4 * width,
+       .batch = batch({6, 6}, 6, 4 * width, 21),
+       .scale = 6,
+       .offset = -1e7},
       {.name = "scores far apart",
        .vocab = 4 * width,
        .batch = batch({6, 5}, 6, 4 * width, 7),

@@ -155,6 +155,7 @@ TEST(Task6, MeshesOfSix) {
 TEST(Task6, MeshesOfTwentyFour) {
   expect_meshes(24, {{2, 6, 2}, {6, 2, 2}, {2, 2, 6}, {12, 1, 2}}, late_messages(71));
 }
+TEST(Task6, NineSlices) { expect_meshes(18, {{1, 2, 9}, {2, 1, 9}}, late_messages(72)); }
 TEST(Task6, ASingleRank) { expect_meshes(1, {{1, 1, 1}, {1, 1, 2}}, late_messages(63)); }
 TEST(Task6, MeshesOfEight) { expect_meshes(8, {{2, 2, 2}, {1, 2, 4}}, late_messages(68)); }
 TEST(Task6, MeshesThatLeaveARankOver) {

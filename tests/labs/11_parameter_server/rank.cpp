@@ -72,6 +72,7 @@ Parcel run_worker(const Parcel& input) {
   const std::vector<double> replies = input.numbers("replies");
   const auto first = static_cast<float>(input.number("first"));
   const auto elements = static_cast<int64_t>(input.number("elements"));
+  const double loss = input.number("loss");
   std::vector<Worker> workers(static_cast<size_t>(input.number("workers")));
   // Per reply: kind, ticket, first and last element of the gradient, samples, loss; how often it
   // was computed, and for which ticket: number, item, version; whether the weights have changed.
@@ -97,7 +98,7 @@ Parcel run_worker(const Parcel& input) {
       computed_for = ticket;
       lab::Gradient gradient{.mean = weights.defined() ? weights.clone() : Tensor::zeros({1}),
                              .samples = at(5),
-                             .loss = 0.25 * static_cast<double>(k + 1)};
+                             .loss = loss * static_cast<double>(k + 1)};
       for (float& value : gradient.mean.values()) value *= 2;
       return gradient;
     };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "tests/grading/verdict.h"
@@ -35,7 +37,8 @@ struct Case {
   std::vector<Told> replies;
   int workers = 1;
   int64_t elements = 2;
-  double first = 0;  // the k-th reply's weights begin with first + k
+  double first = 0;    // the k-th reply's weights begin with first + k
+  double loss = 0.25;  // of the first reply's gradient; the k-th one's is k times that
 };
 
 /// A request, and how it came about, as the rank program tells them.
@@ -109,7 +112,7 @@ void judge_push(const Told& reply, const Request& asked, const Request& right,
   if (asked.samples != right.samples)
     stop(fmt::format("the push says {} samples, but the gradient has {}{}", asked.samples,
                      right.samples, where));
-  if (asked.loss != right.loss)
+  if (asked.loss != right.loss && !(std::isnan(asked.loss) && std::isnan(right.loss)))
     stop(fmt::format("the push says a loss of {}, but the gradient's is {}{}", asked.loss,
                      right.loss, where));
 }
@@ -128,7 +131,7 @@ void judge(const Case& c, const std::vector<Answer>& answers) {
                2 * begin,
                2 * (begin + static_cast<double>(c.elements - 1)),
                static_cast<double>(reply.samples),
-               0.25 * static_cast<double>(k + 1)};
+               c.loss * static_cast<double>(k + 1)};
     }
     if (reply.kind == kTaken) right = {};
     if (reply.kind == kDone) right = {.kind = kStop};
@@ -170,6 +173,7 @@ void expect_workers(const std::vector<Case>& cases) {
     call.inputs[0].set("workers", c.workers);
     call.inputs[0].set("elements", static_cast<double>(c.elements));
     call.inputs[0].set("first", c.first);
+    call.inputs[0].set("loss", c.loss);
     calls.push_back(call);
   }
   judge_calls(calls, {.network = lab::grading::Network::kNone, .given = {"1", "2", "3"}},
@@ -210,6 +214,17 @@ TEST(Task4, OtherRuns) {  // equal tickets, items and versions, other weights
                   {"another", replies, 1, 2, 1000},
                   {"one of one element", replies, 1, 1, 2000},
                   {"a large one", replies, 1, 1031, 3000}});
+}
+
+// A gradient that diverged counts as well: what happens to the run is the server's decision.
+TEST(Task4, LossesThatAreNotFinite) {
+  Case diverges{.name = "an infinite loss",
+                .replies = {{0, kWork, 3, 5}, {0, kNothing}, {0, kTaken}}};
+  diverges.loss = std::numeric_limits<double>::infinity();
+  Case no_number = diverges;
+  no_number.name = "a loss that is not a number";
+  no_number.loss = std::numeric_limits<double>::quiet_NaN();
+  expect_workers({diverges, no_number});
 }
 
 TEST(Task4, SeveralWorkersInTurn) {

@@ -158,6 +158,24 @@ TEST(Task5a, EveryClientOfMany) {
       least - times.begin(), *least, most - times.begin(), *most, expected));
 }
 
+/// More clients than a generator of 15 bits can tell apart.
+TEST(Task5a, EveryPartOfManyThousands) {
+  constexpr int64_t kClients = 20'000, kParts = 10;
+  std::vector<Arguments> cases;
+  for (int64_t k = 0; k < 400; ++k) cases.push_back({kClients, 50, k, k % 7});
+  std::vector<double> times(kParts, 0.0);
+  for (const auto& set : judged("thousands of clients", cases))
+    for (const int64_t client : set) times[static_cast<size_t>(client * kParts / kClients)] += 1;
+  constexpr double kExpected = 400.0 * 50 / kParts;
+  double chi = 0;  // 9 degrees of freedom
+  for (const double count : times) chi += (count - kExpected) * (count - kExpected) / kExpected;
+  if (chi > 9 + 9 * std::sqrt(2.0 * 9))
+    stop(fmt::format(
+        "some clients take part more often than others\nin 400 samples of 50 of {} clients, the "
+        "tenths of the clients take part {} times; expected about {} each",
+        kClients, times, kExpected));
+}
+
 /// `sets` are those of `cases`, too large to be equal by chance.
 void expect_no_repetition(const std::vector<Arguments>& cases, const Sets& sets,
                           const std::string& why) {

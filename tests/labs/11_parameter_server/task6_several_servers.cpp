@@ -171,7 +171,7 @@ TEST(Task6, EnoughServers) {
   for (Case c : drawn(602, 2)) {
     // Just as long as with k servers, or a little less or more; or less than any takes.
     const auto k = 1 + static_cast<double>(cases.size() % static_cast<size_t>(c.workers));
-    constexpr double kFactors[] = {1 + 1e-6, 1 - 1e-6, 1.01};
+    constexpr double kFactors[] = {1 + 1e-10, 1 - 1e-10, 1.01};
     c.seconds = server_time(c, k) * kFactors[cases.size() % 3];
     if (cases.size() % 7 == 6) c.seconds = 0.99 * server_time(c, c.workers);
     cases.push_back(c);
