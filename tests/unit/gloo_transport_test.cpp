@@ -92,11 +92,9 @@ class ForwardingStore : public Store {
   explicit ForwardingStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
   void set(const std::string& key, const std::string& value) override { store_->set(key, value); }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return store_->get(key, timeout);
-  }
-  std::optional<std::string> try_get(const std::string& key) override {
-    return store_->try_get(key);
+  std::optional<std::string> get_within(const std::string& key,
+                                        std::chrono::milliseconds timeout) override {
+    return store_->get_within(key, timeout);
   }
   int64_t add(const std::string& key, int64_t amount) override { return store_->add(key, amount); }
 

@@ -251,13 +251,10 @@ class GlooTransport final : public Transport {
                                    Milliseconds timeout) {
     std::string first;
     for (size_t i = 0; i < members.size(); ++i) {
-      try {
-        const std::string theirs = store.get(keys + std::to_string(i), until(deadline));
-        if (first.empty()) first = theirs;
-      } catch (const StoreTimeout&) {
-        fail("rank {} has not connected within {:g} s", members[i],
-             static_cast<double>(timeout.count()) * 1e-3);
-      }
+      const auto theirs = store.get_within(keys + std::to_string(i), until(deadline));
+      require(theirs.has_value(), "rank {} has not connected within {:g} s", members[i],
+              std::chrono::duration<double>(timeout).count());
+      if (first.empty()) first = *theirs;
     }
     return first;
   }

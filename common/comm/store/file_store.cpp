@@ -119,17 +119,17 @@ void FileStore::set(const std::string& key, const std::string& value) {
   fail_io("write", target, code);
 }
 
-std::string FileStore::get(const std::string& key, milliseconds timeout) {
+std::optional<std::string> FileStore::get_within(const std::string& key, milliseconds timeout) {
   const auto deadline = store_rules::deadline_after(timeout);
   while (true) {
     const auto now = Clock::now();
-    if (auto value = try_get(key)) return *std::move(value);
-    if (now >= deadline) store_rules::throw_timeout(key, timeout);
+    auto value = read(key);
+    if (value || now >= deadline) return value;
     std::this_thread::sleep_for(std::min<Clock::duration>(kLook, deadline - now));
   }
 }
 
-std::optional<std::string> FileStore::try_get(const std::string& key) {
+std::optional<std::string> FileStore::read(const std::string& key) const {
   const fs::path path = file_of(key);
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
@@ -143,7 +143,7 @@ std::optional<std::string> FileStore::try_get(const std::string& key) {
   std::string value(static_cast<size_t>(status.st_size), '\0');
   size_t have = 0;
   while (have < value.size()) {
-    const ssize_t count = read(file.get(), value.data() + have, value.size() - have);
+    const ssize_t count = ::read(file.get(), value.data() + have, value.size() - have);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail_io("read", path, count < 0 ? errno : EIO);
     have += static_cast<size_t>(count);
@@ -153,7 +153,7 @@ std::optional<std::string> FileStore::try_get(const std::string& key) {
 
 int64_t FileStore::add(const std::string& key, int64_t amount) {
   const FolderLock lock(folder_);
-  const int64_t sum = store_rules::counter_after(key, try_get(key), amount);
+  const int64_t sum = store_rules::counter_after(key, read(key), amount);
   set(key, std::to_string(sum));
   return sum;
 }

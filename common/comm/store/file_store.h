@@ -16,12 +16,13 @@ class FileStore final : public Store {
   explicit FileStore(const std::filesystem::path& folder);
 
   void set(const std::string& key, const std::string& value) override;
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-  std::optional<std::string> try_get(const std::string& key) override;
+  std::optional<std::string> get_within(const std::string& key,
+                                        std::chrono::milliseconds timeout) override;
   int64_t add(const std::string& key, int64_t amount) override;
 
  private:
   std::filesystem::path file_of(const std::string& key) const;
+  std::optional<std::string> read(const std::string& key) const;
 
   std::filesystem::path folder_;
 };

@@ -25,16 +25,6 @@ void MemoryStore::set(const std::string& key, const std::string& value) {
   changed_.notify_all();
 }
 
-std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  auto value = get_within(key, timeout);
-  if (!value) store_rules::throw_timeout(key, timeout);
-  return *std::move(value);
-}
-
-std::optional<std::string> MemoryStore::try_get(const std::string& key) {
-  return get_within(key, std::chrono::milliseconds(0));
-}
-
 std::optional<std::string> MemoryStore::get_within(const std::string& key,
                                                    std::chrono::milliseconds timeout) {
   store_rules::check_key(key);

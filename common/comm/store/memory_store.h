@@ -17,11 +17,9 @@ class MemoryStore final : public Store {
   explicit MemoryStore(size_t limit = kDefaultLimit) : limit_(limit) {}
 
   void set(const std::string& key, const std::string& value) override;
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-  std::optional<std::string> try_get(const std::string& key) override;
-  /// The value, as soon as somebody has set the key; empty when the time is up or the store is
-  /// closed.
-  std::optional<std::string> get_within(const std::string& key, std::chrono::milliseconds timeout);
+  /// Empty also when the store is closed.
+  std::optional<std::string> get_within(const std::string& key,
+                                        std::chrono::milliseconds timeout) override;
   int64_t add(const std::string& key, int64_t amount) override;
 
   /// From now on no call waits for a key, and those that are waiting return.

@@ -31,12 +31,16 @@ class Store {
   /// Sets a key, or replaces its value.
   virtual void set(const std::string& key, const std::string& value) = 0;
 
-  /// The value of the key, as soon as somebody has set it. Throws StoreTimeout after `timeout`; a
-  /// key that is set already is returned even if `timeout` is 0.
-  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
+  /// The value of the key, as soon as somebody has set it; empty after `timeout`. A key that is set
+  /// already is returned even if `timeout` is 0.
+  virtual std::optional<std::string> get_within(const std::string& key,
+                                                std::chrono::milliseconds timeout) = 0;
+
+  /// The same; throws StoreTimeout when the time is up.
+  std::string get(const std::string& key, std::chrono::milliseconds timeout);
 
   /// The value of the key if it is set.
-  virtual std::optional<std::string> try_get(const std::string& key) = 0;
+  std::optional<std::string> try_get(const std::string& key) { return get_within(key, {}); }
 
   /// Adds to a counter, which starts at 0, and returns its new value; no two callers get the same.
   /// `try_get` reads it as decimal text. Throws Error if the key holds something else.

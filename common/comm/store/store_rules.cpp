@@ -2,19 +2,27 @@
 #include "common/comm/store/store_rules.h"
 
 #include <algorithm>
-#include <system_error>
+#include <utility>
 
 #include "common/comm/store/store.h"
 #include "common/error.h"
 #include "common/parse_number.h"
 #include "common/printable.h"
 
-namespace lab::store_rules {
+namespace lab {
 namespace {
 
 std::string quoted(const std::string& key) { return fmt::format("\"{}\"", printable(key)); }
 
 }  // namespace
+
+std::string Store::get(const std::string& key, std::chrono::milliseconds timeout) {
+  if (auto value = get_within(key, timeout)) return *std::move(value);
+  throw StoreTimeout(fmt::format("nobody set the key {} within {:g} s", quoted(key),
+                                 static_cast<double>(timeout.count()) * 1e-3));
+}
+
+namespace store_rules {
 
 void check_key(const std::string& key) {
   require(key.size() <= kMaxStoreKey, "the key {} has {} bytes: a store takes {} at most",
@@ -42,9 +50,5 @@ std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds t
   return std::chrono::steady_clock::now() + std::clamp(timeout, {}, kYear);
 }
 
-void throw_timeout(const std::string& key, std::chrono::milliseconds timeout) {
-  throw StoreTimeout(fmt::format("nobody set the key {} within {:g} s", quoted(key),
-                                 static_cast<double>(timeout.count()) * 1e-3));
-}
-
-}  // namespace lab::store_rules
+}  // namespace store_rules
+}  // namespace lab

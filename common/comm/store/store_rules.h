@@ -20,6 +20,4 @@ int64_t counter_after(const std::string& key, const std::optional<std::string>& 
 /// Now plus `timeout`, however large or negative that is.
 std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
 
-[[noreturn]] void throw_timeout(const std::string& key, std::chrono::milliseconds timeout);
-
 }  // namespace lab::store_rules

@@ -154,8 +154,13 @@ void TcpStore::set(const std::string& key, const std::string& value) {
   impl_->ask({Kind::kSet, key, value});
 }
 
-std::string TcpStore::get(const std::string& key, milliseconds timeout) {
+std::optional<std::string> TcpStore::get_within(const std::string& key, milliseconds timeout) {
   store_rules::check_key(key);
+  if (timeout <= milliseconds(0)) {
+    Message reply = impl_->ask({Kind::kGet, key, "0"});
+    if (reply.kind == Kind::kAbsent) return std::nullopt;
+    return std::move(reply.value);
+  }
   const auto deadline = store_rules::deadline_after(timeout);
   Connection connection = impl_->take();
   while (true) {
@@ -165,19 +170,12 @@ std::string TcpStore::get(const std::string& key, milliseconds timeout) {
     // A server that is stopped, in a debugger for instance, may go on before the time is up.
     auto reply =
         impl_->exchange(connection, {Kind::kGet, key, std::to_string(wait.count())}, left + kGrace);
-    if (!reply) store_rules::throw_timeout(key, timeout);
+    if (!reply) return std::nullopt;
     if (reply->kind == Kind::kAbsent && wait < left) continue;
     impl_->give_back(std::move(connection));
-    if (reply->kind == Kind::kAbsent) store_rules::throw_timeout(key, timeout);
+    if (reply->kind == Kind::kAbsent) return std::nullopt;
     return std::move(reply->value);
   }
-}
-
-std::optional<std::string> TcpStore::try_get(const std::string& key) {
-  store_rules::check_key(key);
-  Message reply = impl_->ask({Kind::kGet, key, "0"});
-  if (reply.kind == Kind::kAbsent) return std::nullopt;
-  return std::move(reply.value);
 }
 
 int64_t TcpStore::add(const std::string& key, int64_t amount) {

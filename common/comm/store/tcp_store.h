@@ -55,8 +55,8 @@ class TcpStore final : public Store {
   ~TcpStore() override;
 
   void set(const std::string& key, const std::string& value) override;
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-  std::optional<std::string> try_get(const std::string& key) override;
+  std::optional<std::string> get_within(const std::string& key,
+                                        std::chrono::milliseconds timeout) override;
   int64_t add(const std::string& key, int64_t amount) override;
 
  private:

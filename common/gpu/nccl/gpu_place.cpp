@@ -42,12 +42,10 @@ GpuPlace from_text(const std::string& text) {
 }
 
 GpuPlace place_of(Store& store, int rank, std::chrono::milliseconds timeout) {
-  try {
-    return from_text(store.get(key_of(rank), timeout));
-  } catch (const StoreTimeout&) {
-    fail("rank {} has not said within {} which GPU it uses: was it started?", rank,
-         seconds(timeout));
-  }
+  const auto text = store.get_within(key_of(rank), timeout);
+  require(text.has_value(), "rank {} has not said within {} which GPU it uses: was it started?",
+          rank, seconds(timeout));
+  return from_text(*text);
 }
 
 }  // namespace

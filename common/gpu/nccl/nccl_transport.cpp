@@ -45,11 +45,10 @@ struct Member {
 std::string common_id(Store& store, const Member& member, milliseconds timeout) {
   const std::string key = fmt::format("nccl/{}/id", member.group);
   if (member.rank != 0) {
-    try {
-      return store.get(key, timeout);
-    } catch (const StoreTimeout&) {
-      fail("rank 0 has not begun to connect the GPUs of its group within {}", seconds(timeout));
-    }
+    auto id = store.get_within(key, timeout);
+    require(id.has_value(), "rank 0 has not begun to connect the GPUs of its group within {}",
+            seconds(timeout));
+    return *std::move(id);
   }
   const std::string id = make_unique_id();
   store.set(key, id);

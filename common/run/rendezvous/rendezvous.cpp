@@ -55,15 +55,6 @@ void throw_if_refused(Store& store) {
   throw Error(*reason);
 }
 
-/// The value of the key, if it is set within `patience`.
-std::optional<std::string> get_within(Store& store, const std::string& key, milliseconds patience) {
-  try {
-    return store.get(key, patience);
-  } catch (const StoreTimeout&) {
-    return std::nullopt;
-  }
-}
-
 class Arrival {
  public:
   Arrival(Store& store, const RankEnvironment& environment, Clock::time_point deadline)
@@ -91,7 +82,7 @@ class Arrival {
       store_.set(job_keys::identity(rank), encode(self_));
       return;
     }
-    const auto other = get_within(store_, job_keys::identity(rank), kSilentWait);
+    const auto other = store_.get_within(job_keys::identity(rank), kSilentWait);
     const std::string reason =
         fmt::format("two processes say that they are rank {}: {} and {}{}", rank,
                     other ? in_words(decode(*other)) : "an unknown one", in_words(self_),
@@ -110,7 +101,7 @@ class Arrival {
       return;
     }
     std::optional<std::string> size_of_first;
-    while (!(size_of_first = get_within(store_, job_keys::kWorldSize, kLook))) look_around(0);
+    while (!(size_of_first = store_.get_within(job_keys::kWorldSize, kLook))) look_around(0);
     const std::string version_of_first = store_.try_get(job_keys::kVersion).value_or("0");
     if (version_of_first != version)
       refuse(store_,
@@ -124,7 +115,7 @@ class Arrival {
 
   void wait_for(int rank) {
     while (!identity(rank)) {
-      if (const auto text = get_within(store_, job_keys::identity(rank), kLook))
+      if (const auto text = store_.get_within(job_keys::identity(rank), kLook))
         identity(rank) = decode(*text);
       else
         look_around(rank);
@@ -195,7 +186,7 @@ void wait_until_refusal_is_known(Store& store, const RankEnvironment& environmen
       present += parse_number<int64_t>(*count).value_or(0);
   // Asks for a key that is never set: a wait that does not disturb other threads of the server.
   while (Clock::now() < deadline && store.add(job_keys::kRefusalSeen, 0) < present)
-    get_within(store, "job/never", milliseconds(10));
+    store.get_within("job/never", milliseconds(10));
 }
 
 std::string meeting_place(const RankEnvironment& environment) {

@@ -69,11 +69,7 @@ void wait_until_all_are_done(Job& job, const std::string& what, milliseconds pat
   const milliseconds nap = std::min(patience, milliseconds(1000));
   auto deadline = Clock::now() + patience;
   while (true) {
-    try {
-      store.get(kAllDone, nap);
-      return;
-    } catch (const StoreTimeout&) {
-    }
+    if (store.get_within(kAllDone, nap)) return;
     const int64_t now_heard = store.add(kDone, 0) + store.add(kSigns, 0);
     require(now_heard != heard || Clock::now() < deadline,
             "{} makes no progress: nothing was heard from it for {:g} s", what,

@@ -129,12 +129,9 @@ struct Watchdog::Impl {
 
   /// From another host, all that shows of a pulled cable is that no answer arrives.
   void check_store() {
-    try {
-      store.get(job_keys::kWorldSize, kAnswer);  // which is set
-    } catch (const StoreTimeout&) {
-      fail("its store has not answered for {} s: check its machine and the network",
-           std::chrono::duration_cast<std::chrono::seconds>(kAnswer).count());
-    }
+    require(store.get_within(job_keys::kWorldSize, kAnswer).has_value(),  // it is set
+            "its store has not answered for {} s: check its machine and the network",
+            std::chrono::duration_cast<std::chrono::seconds>(kAnswer).count());
   }
 
   /// A store in a folder remains when rank 0 ends; one whose server is stopped does not answer.
