@@ -119,7 +119,7 @@ int chatter(Job& job, bool /*me*/) {
 int interrupted(Job& job, bool /*me*/) {
   const Interrupt interrupt;
   reduce_again_and_again(job.world(), 1,
-                         [&] { return all_true(job.world(), !interrupt.requested()); });
+                         [&] { return all_true(job.world(), interrupt.signal() == 0); });
   say("saved");
   return 130;
 }
@@ -128,7 +128,7 @@ int interrupted(Job& job, bool /*me*/) {
 int interrupted_in_a_long_step(Job& job, bool /*me*/) {
   const Interrupt interrupt;
   reduce_again_and_again(job.world(), 1,
-                         [&] { return all_true(job.world(), !interrupt.requested()); });
+                         [&] { return all_true(job.world(), interrupt.signal() == 0); });
   std::this_thread::sleep_for(std::chrono::seconds(8));
   say("saved");
   return 128 + interrupt.signal();
@@ -137,9 +137,9 @@ int interrupted_in_a_long_step(Job& job, bool /*me*/) {
 int fail_to_save(Job& job, bool me) {
   const Interrupt interrupt;
   reduce_again_and_again(job.world(), 1,
-                         [&] { return all_true(job.world(), !interrupt.requested()); });
+                         [&] { return all_true(job.world(), interrupt.signal() == 0); });
   // Another rank may have had the signal first: without a handler, the own one would kill.
-  while (!interrupt.requested()) std::this_thread::yield();
+  while (interrupt.signal() == 0) std::this_thread::yield();
   require(!me, "the disk is full");
   while (true) pause();
 }

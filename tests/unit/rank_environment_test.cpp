@@ -26,7 +26,6 @@ struct Place {
   int world_size;
   int local_rank;
   std::string master_addr;
-  std::string source;
 };
 
 class Places : public testing::TestWithParam<Place> {};
@@ -38,7 +37,6 @@ TEST_P(Places, AreUnderstood) {
   EXPECT_EQ(place.world_size, expected.world_size);
   EXPECT_EQ(place.local_rank, expected.local_rank);
   EXPECT_EQ(place.master_addr, expected.master_addr);
-  EXPECT_EQ(place.source, expected.source);
 }
 
 const Variables kTorchrun{{"RANK", "2"},
@@ -52,46 +50,37 @@ const Variables kTorchrun{{"RANK", "2"},
                           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 INSTANTIATE_TEST_SUITE_P(
     RankEnvironment, Places,
-    testing::Values(Place{"Nothing", {}, 0, 1, 0, "127.0.0.1", "one process"},
-                    Place{"Variables",
-                          {{"RANK", "1"}, {"WORLD_SIZE", "2"}},
-                          1,
-                          2,
-                          1,
-                          "127.0.0.1",
-                          "RANK and WORLD_SIZE"},
-                    Place{"LocalTorchrun", kTorchrun, 2, 3, 2, "127.0.0.1", "RANK and WORLD_SIZE"},
-                    Place{"TorchrunOnTwoMachines", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "2"}}), 2,
-                          3, 2, "node.example", "RANK and WORLD_SIZE"},
-                    Place{"TorchrunUnderSrun", with(kSrun, kTorchrun), 2, 3, 2, "127.0.0.1",
-                          "RANK and WORLD_SIZE"},
-                    Place{"OpenMpi", kOpenMpi, 1, 2, 1, "127.0.0.1", "mpirun"},
-                    Place{"OpenMpiWithWorldSize", with(kOpenMpi, {{"WORLD_SIZE", "2"}}), 1, 2, 1,
-                          "127.0.0.1", "mpirun"},
-                    Place{"OpenMpiOnTwoMachines",
-                          with(kOpenMpi,
-                               {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"MASTER_ADDR", "10.0.0.1"}}),
-                          1, 2, 1, "10.0.0.1", "mpirun"},
-                    Place{"Mpich",
-                          {{"PMI_RANK", "1"},
-                           {"PMI_SIZE", "2"},
-                           {"MPI_LOCALRANKID", "0"},
-                           {"MPI_LOCALNRANKS", "2"},
-                           {"PMI_PORT", "host:4711"}},
-                          1,
-                          2,
-                          0,
-                          "127.0.0.1",
-                          "mpirun"},
-                    Place{"Srun", kSrun, 3, 4, 1, "gpu003", "srun"},
-                    Place{"SrunOnOneMachine", with(kSrun, {{"SLURM_STEP_NUM_NODES", "1"}}), 3, 4, 1,
-                          "127.0.0.1", "srun"},
-                    Place{"SrunWithOneTask",
-                          with(kSrun, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}), 0, 1,
-                          1, "127.0.0.1", "srun"},
-                    Place{"BatchScript", kBatchScript, 0, 1, 0, "127.0.0.1", "one process"},
-                    Place{"BatchStep", with(kBatchScript, {{"SLURM_STEP_ID", "4294967291"}}), 0, 1,
-                          0, "127.0.0.1", "one process"}),
+    testing::Values(
+        Place{"Nothing", {}, 0, 1, 0, "127.0.0.1"},
+        Place{"Variables", {{"RANK", "1"}, {"WORLD_SIZE", "2"}}, 1, 2, 1, "127.0.0.1"},
+        Place{"LocalTorchrun", kTorchrun, 2, 3, 2, "127.0.0.1"},
+        Place{"TorchrunOnTwoMachines", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "2"}}), 2, 3, 2,
+              "node.example"},
+        Place{"TorchrunUnderSrun", with(kSrun, kTorchrun), 2, 3, 2, "127.0.0.1"},
+        Place{"OpenMpi", kOpenMpi, 1, 2, 1, "127.0.0.1"},
+        Place{"OpenMpiWithWorldSize", with(kOpenMpi, {{"WORLD_SIZE", "2"}}), 1, 2, 1, "127.0.0.1"},
+        Place{"OpenMpiOnTwoMachines",
+              with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"MASTER_ADDR", "10.0.0.1"}}), 1,
+              2, 1, "10.0.0.1"},
+        Place{"Mpich",
+              {{"PMI_RANK", "1"},
+               {"PMI_SIZE", "2"},
+               {"MPI_LOCALRANKID", "0"},
+               {"MPI_LOCALNRANKS", "2"},
+               {"PMI_PORT", "host:4711"}},
+              1,
+              2,
+              0,
+              "127.0.0.1"},
+        Place{"Srun", kSrun, 3, 4, 1, "gpu003"},
+        Place{"SrunOnOneMachine", with(kSrun, {{"SLURM_STEP_NUM_NODES", "1"}}), 3, 4, 1,
+              "127.0.0.1"},
+        Place{"SrunWithOneTask",
+              with(kSrun, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}), 0, 1, 1,
+              "127.0.0.1"},
+        Place{"BatchScript", kBatchScript, 0, 1, 0, "127.0.0.1"},
+        Place{"BatchStep", with(kBatchScript, {{"SLURM_STEP_ID", "4294967291"}}), 0, 1, 0,
+              "127.0.0.1"}),
     [](const auto& place) { return place.param.name; });
 
 TEST(RankEnvironment, ByHand) {

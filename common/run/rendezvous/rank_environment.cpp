@@ -2,7 +2,6 @@
 #include "common/run/rendezvous/rank_environment.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "common/comm/diagnosis/flight_recorder.h"
@@ -192,13 +191,11 @@ RankEnvironment read_rank_environment(const LaunchOptions& options, const GetVar
 
   RankEnvironment result;
   result.timeout = std::chrono::milliseconds(std::llround(options.timeout_s * 1e3));
-  result.source = "one process";
   if (!claim) return result;
   check_place(claim->source, claim->rank, claim->world_size);
   result.rank = claim->rank;
   result.world_size = claim->world_size;
   result.local_rank = claim->local_rank;
-  result.source = claim->source;
   result.store_is_served = text_variable(variable, kStoreServedVariable) == "1";
   result.store_folder = options.store;
   result.bind_addr = options.interface_addr;
@@ -219,17 +216,9 @@ bool is_launcher(const LaunchOptions& options, const GetVariable& variable) {
   return options.ranks > 1 && place.world_size == 1;
 }
 
-bool is_launcher(const LaunchOptions& options) {
-  return is_launcher(options, [](const char* name) { return std::getenv(name); });
-}
-
 int ranks_wanted(const LaunchOptions& options) {
   const int started = read_rank_environment(options).world_size;
   return started > 1 ? started : options.ranks;
-}
-
-RankEnvironment read_rank_environment(const LaunchOptions& options) {
-  return read_rank_environment(options, [](const char* name) { return std::getenv(name); });
 }
 
 }  // namespace lab

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -46,8 +47,6 @@ struct RankEnvironment {
   /// By the launcher or test harness, which then also judges the job; else rank 0 does both.
   bool store_is_served = false;
   std::chrono::milliseconds timeout{600'000};
-  std::string
-      source;  // where this comes from: "command line", "RANK and WORLD_SIZE", "mpirun", "srun"
 };
 
 using GetVariable = std::function<const char*(const char*)>;
@@ -66,14 +65,13 @@ using GetVariable = std::function<const char*(const char*)>;
 /// another protocol: the port is then derived from MASTER_PORT, the run id and the restart count.
 /// And since torchrun sets MASTER_ADDR to this machine's name even if all ranks are local, that is
 /// replaced by 127.0.0.1.
-RankEnvironment read_rank_environment(const LaunchOptions& options, const GetVariable& variable);
-RankEnvironment read_rank_environment(const LaunchOptions& options);
+RankEnvironment read_rank_environment(const LaunchOptions& options,
+                                      const GetVariable& variable = std::getenv);
 
 /// True in a process that launches ranks rather than being one: --ranks N was given, N > 1, and no
 /// launcher (this one or another) has started this process as one of several. Throws UsageError if
 /// --ranks contradicts the environment, or if --nnodes is given without it.
-bool is_launcher(const LaunchOptions& options, const GetVariable& variable);
-bool is_launcher(const LaunchOptions& options);
+bool is_launcher(const LaunchOptions& options, const GetVariable& variable = std::getenv);
 
 /// How many ranks the job has: as many as were started, or as --ranks will start; 0 if unknown.
 int ranks_wanted(const LaunchOptions& options);

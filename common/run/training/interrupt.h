@@ -17,7 +17,6 @@ class Interrupt {
 
   /// The signal that was received; 0: none yet. By convention, the exit code is then 128 more.
   int signal() const;
-  bool requested() const { return signal() != 0; }
 };
 
 }  // namespace lab

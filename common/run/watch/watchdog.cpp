@@ -154,7 +154,7 @@ struct Watchdog::Impl {
       return other.rank != rank && other.fate == RankFate::kRunning && !other.left;
     });
     if (!is_own_error || diagnosis.ranks[0] != rank)
-      print_if_possible(stderr, "error: {}\n", trimmed(diagnosis.text()));
+      print_if_possible(stderr, "error: {}\n", diagnosis.text());
     const auto deadline = Clock::now() + kFarewell;
     while (store.add(job_keys::kVerdictSeen, 0) < listeners && Clock::now() < deadline)
       std::this_thread::sleep_for(milliseconds(10));
@@ -178,11 +178,6 @@ struct Watchdog::Impl {
   void decide(bool mine) {
     const std::lock_guard lock(mutex);
     ending = !(failing && mine);
-  }
-
-  static std::string trimmed(std::string text) {
-    while (text.ends_with('\n')) text.pop_back();
-    return text;
   }
 
   /// Ends the process, unless its main thread is about to.
