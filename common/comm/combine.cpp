@@ -1,7 +1,5 @@
 #include "common/comm/combine.h"
 
-#include <algorithm>
-
 namespace lab {
 namespace {
 

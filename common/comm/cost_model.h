@@ -1,8 +1,6 @@
 // CostModel: what messages and additions cost in a simulation.
 #pragma once
 
-#include <cstdint>
-
 namespace lab {
 
 /// The alpha-beta model (Hockney, "The communication challenge for MPP", 1994): a message of n

@@ -1,6 +1,4 @@
 // Collectives of a ProcessGroup: blocking and posted.
-#include <utility>
-
 #include "common/comm/process_group_impl.h"
 #include "common/comm/slot.h"
 

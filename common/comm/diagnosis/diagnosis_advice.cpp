@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <utility>
 
 #include "common/comm/diagnosis/describe.h"
 #include "common/error.h"

@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>

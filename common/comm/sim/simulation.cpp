@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <utility>

@@ -3,8 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <optional>
-
 namespace lab::tcp_store {
 
 Result Connection::send(std::string_view bytes, Clock::time_point deadline) const {

@@ -2,7 +2,6 @@
 #include "common/run/generation/generate.h"
 
 #include <cstdio>
-#include <span>
 #include <vector>
 
 #include "common/error.h"

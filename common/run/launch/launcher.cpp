@@ -14,7 +14,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 

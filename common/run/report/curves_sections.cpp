@@ -1,7 +1,6 @@
 // The loss curves, and the speed of the run.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <thread>
-#include <utility>
 
 #include "common/format.h"
 #include "common/io/files.h"

@@ -1,7 +1,6 @@
 // Where the time of one step went.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 
 #include "common/format.h"

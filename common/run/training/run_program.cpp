@@ -1,7 +1,6 @@
 // What a training program of several ranks does once its plan is settled.
 #include "common/run/training/run_program.h"
 
-#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <string>

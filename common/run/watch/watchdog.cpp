@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <optional>
 #include <thread>
 
-#include "common/comm/diagnosis/describe.h"
+#include "common/comm/diagnosis/diagnosis.h"
 #include "common/error.h"
 #include "common/io/terminal.h"
 #include "common/run/rendezvous/job_keys.h"

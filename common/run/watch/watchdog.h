@@ -1,7 +1,6 @@
 // Watchdog: a thread of every rank that publishes what the rank does, and ends it with its job.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <vector>
 
