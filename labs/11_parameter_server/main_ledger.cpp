@@ -63,12 +63,12 @@ Ledger::Ledger(std::filesystem::path path, int64_t updates, int64_t n)
     counted_.clear();
     for (size_t item = 0; item < expected; ++item) counted_.insert(static_cast<int64_t>(item));
   }
-  file_ = std::fopen(path_.c_str(), "a");
-  require(file_ != nullptr, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  file_.open(path_, std::ios::app);
+  require(file_.is_open(), "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 
 Ledger::~Ledger() {
-  std::fclose(file_);
+  file_.close();
   std::error_code ignored;
   if (counted_lines_ < least_) std::filesystem::remove(path_, ignored);
 }
@@ -114,10 +114,8 @@ void Ledger::pushed(const Push& push, std::optional<int64_t> update) {
     arrival.worker = ticket->second.worker;
     arrival.version = ticket->second.version;
   }
-  const std::string line = to_json_line(arrival);
-  const bool written =
-      std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
-  require(written, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  file_ << to_json_line(arrival) << std::flush;
+  require(file_.good(), "cannot write {}: {}", path_.string(), std::strerror(errno));
   if (!update) return;
   counted_.insert(arrival.item);
   ++counted_lines_;

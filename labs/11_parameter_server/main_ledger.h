@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
@@ -72,11 +72,10 @@ class Ledger {
   };
 
   void read(int64_t updates);
-  void note(const Arrival& arrival);
 
   std::filesystem::path path_;
   size_t least_;  // lines that make an update
-  std::FILE* file_ = nullptr;
+  std::ofstream file_;
   std::set<int64_t> counted_;
   size_t counted_lines_ = 0;  // as many, unless the student's functions count an item twice
   int64_t next_ticket_ = 0;

@@ -56,17 +56,13 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t last_step) :
   std::string kept;
   for (const StepRecord& record : history_) kept += to_json_line(record) + '\n';
   write_file(path, kept);
-  file_ = std::fopen(path.c_str(), "a");
-  require(file_ != nullptr, "cannot write {}: {}", path.string(), std::strerror(errno));
+  file_.open(path, std::ios::app);
+  require(file_.is_open(), "cannot write {}: {}", path.string(), std::strerror(errno));
 }
 
-MetricsFile::~MetricsFile() { std::fclose(file_); }
-
 void MetricsFile::append(const StepRecord& record) {
-  const std::string line = to_json_line(record) + '\n';
-  const bool written =
-      std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
-  require(written, "cannot write {}: {}", path_.string(), std::strerror(errno));
+  file_ << to_json_line(record) << '\n' << std::flush;
+  require(file_.good(), "cannot write {}: {}", path_.string(), std::strerror(errno));
   history_.push_back(record);
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,9 +39,6 @@ class MetricsFile {
   /// Keeps the records of an existing file up to `last_step`, and drops those of steps that will be
   /// repeated. Throws Error if the file cannot be written.
   MetricsFile(const std::filesystem::path& path, int64_t last_step);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
   /// Throws Error when the disk is full.
   void append(const StepRecord& record);
@@ -50,7 +47,7 @@ class MetricsFile {
 
  private:
   std::filesystem::path path_;
-  std::FILE* file_ = nullptr;
+  std::ofstream file_;
   std::vector<StepRecord> history_;
 };
 

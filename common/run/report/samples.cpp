@@ -2,7 +2,6 @@
 #include "common/run/report/samples.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -44,11 +43,10 @@ void append_sample(const std::filesystem::path& folder, const SampleText& sample
   const std::filesystem::path path = samples_path(folder);
   const std::string line =
       fmt::format("{}{}", ends_within_a_line(path) ? "\n" : "", to_line(sample));
-  std::FILE* file = std::fopen(path.c_str(), "a");
-  require(file != nullptr, "cannot write {}: {}", path.string(), std::strerror(errno));
-  const bool written = std::fwrite(line.data(), 1, line.size(), file) == line.size();
-  const bool closed = std::fclose(file) == 0;
-  require(written && closed, "cannot write {}: {}", path.string(), std::strerror(errno));
+  std::ofstream file(path, std::ios::app);
+  file << line;
+  file.close();
+  require(file.good(), "cannot write {}: {}", path.string(), std::strerror(errno));
 }
 
 std::vector<SampleText> read_samples(const std::filesystem::path& folder, int64_t up_to_step) {
