@@ -5,13 +5,8 @@
 
 #include "common/comm/agreement.h"
 #include "common/error.h"
-#include "common/io/json_file.h"
 
 namespace lab {
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartFile, set, name, tensors, checksum)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartReport, files, written, error)
-
 namespace {
 
 constexpr int kTextTag = 0x7E87;  // not one that a training step would use
@@ -67,12 +62,6 @@ std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& te
     texts.push_back(text_of(letters, count));
   }
   return texts;
-}
-
-std::string to_text(const PartReport& report) { return dumped(report); }
-
-PartReport report_from(const std::string& text) {
-  return nlohmann::json::parse(text).get<PartReport>();
 }
 
 }  // namespace lab

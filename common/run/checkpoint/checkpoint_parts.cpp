@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include "common/error.h"
 #include "common/io/files.h"
@@ -20,6 +21,23 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokenFile = ".written-by-rank-0";
 constexpr int kTensorTag = 0x7E88;  // of tensors that rank 0 writes for others
+
+/// A file of tensors that a rank has written, or asks rank 0 to write.
+struct PartFile {
+  std::string set;                                     // "model" or "optimizer"
+  std::string name;                                    // of the file
+  std::vector<std::pair<std::string, Shape>> tensors;  // names and shapes
+  uint64_t checksum = 0;                               // once the file is written
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartFile, set, name, tensors, checksum)
+
+/// What a rank has done for a checkpoint.
+struct PartReport {
+  std::vector<PartFile> files;
+  bool written = true;  // false: rank 0 must do it, with the tensors that this rank will send
+  std::string error;    // empty: all went well
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PartReport, files, written, error)
 
 std::string random_token() {
   std::random_device random;
@@ -145,8 +163,8 @@ fs::path save_checkpoint_parts(const fs::path& run, const RankOfModel& rank,
       for (size_t i = 0; i < own.size(); ++i) write_part(folder, report.files[i], own[i]->tensors);
     });
   std::vector<PartReport> reports;
-  for (const std::string& text : gather_texts(world, to_text(report)))
-    reports.push_back(report_from(text));
+  for (const std::string& text : gather_texts(world, dumped(report)))
+    reports.push_back(nlohmann::json::parse(text).get<PartReport>());
   done_by_rank_0(world, [&] {
     require_success(reports);
     return "";
