@@ -2,10 +2,10 @@
 // length.
 #include "common/comm/diagnosis/flight_recorder.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -16,12 +16,6 @@
 
 namespace lab {
 namespace {
-
-int64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
-}
 
 /// Messages that arrive in the order in which they are sent: kind, group, peer, tag.
 using Stream = std::tuple<OpKind, uint32_t, int32_t, int32_t>;
@@ -39,6 +33,11 @@ std::string clean_name(std::string name) {
 }
 
 }  // namespace
+
+int64_t monotonic_now_ns() {
+  // libstdc++'s and libc++'s steady_clock is CLOCK_MONOTONIC.
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 struct FlightRecorder::Impl {
   mutable std::mutex mutex;
@@ -79,7 +78,7 @@ void FlightRecorder::Impl::keep_as_recent(const OpRecord& op) {
 FlightRecorder::FlightRecorder(int rank, Clock clock) : impl_(std::make_unique<Impl>()) {
   require(rank >= 0 && rank < kMaxWorldSize, "flight record: rank {} lies outside [0, {}]", rank,
           kMaxWorldSize - 1);
-  impl_->clock = clock ? std::move(clock) : Clock(monotonic_ns);
+  impl_->clock = clock ? std::move(clock) : Clock(monotonic_now_ns);
   impl_->record.rank = rank;
   impl_->record.pid = getpid();
 }

@@ -11,6 +11,9 @@
 
 namespace lab {
 
+/// Nanoseconds by this machine's CLOCK_MONOTONIC.
+int64_t monotonic_now_ns();
+
 /// Several threads may write and read. Other processes see only the snapshots that the rank's
 /// Watchdog publishes.
 class FlightRecorder {

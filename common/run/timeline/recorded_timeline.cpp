@@ -1,7 +1,6 @@
 #include "common/run/timeline/recorded_timeline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -122,13 +121,6 @@ void RecordedOptimizer::step(const Tensor& parameters, const Tensor& gradients,
   optimizer_.step(parameters, gradients, learning_rate);
   if (parameters.device() == Device::kCuda) accelerator().synchronize();
   steps_ = optimizer_.steps();
-}
-
-int64_t monotonic_now_ns() {
-  // libstdc++'s and libc++'s steady_clock is CLOCK_MONOTONIC, which the flight record uses.
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,

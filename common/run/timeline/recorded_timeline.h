@@ -39,7 +39,6 @@ struct TimeWindow {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
 };
-int64_t monotonic_now_ns();
 
 /// What one rank did in a window: when everything that began in it began and ended, in seconds from
 /// the beginning of the window. Waiting is a span; a message that was posted and not waited for is
