@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include <algorithm>
-
 #include "common/error.h"
 #include "common/format.h"
 
@@ -68,9 +66,8 @@ std::string explain_collective(const std::vector<RankSnapshot>& job,
 
 std::string group_name(uint32_t id, const RankSnapshot& rank) {
   if (id == 0) return "the world";
-  const auto found = std::ranges::find(rank.groups, id, &GroupRecord::id);
-  return found != rank.groups.end() && !found->name.empty() ? found->name
-                                                            : fmt::format("group {:08x}", id);
+  const GroupRecord* group = find_group(rank.groups, id);
+  return group != nullptr && !group->name.empty() ? group->name : fmt::format("group {:08x}", id);
 }
 
 std::string list_ranks(const std::vector<int>& ranks) {

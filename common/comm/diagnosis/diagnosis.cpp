@@ -18,10 +18,6 @@ bool has_ended(const RankSnapshot& rank) {
   return rank.fate == RankFate::kExited || rank.fate == RankFate::kKilled || rank.left;
 }
 
-bool is_held(const RankSnapshot& rank) {
-  return rank.fate == RankFate::kStopped || rank.fate == RankFate::kSilent;
-}
-
 /// The end that most likely caused the others comes first.
 int innocence(const RankSnapshot& rank) {
   if (rank.fate == RankFate::kKilled) return 0;

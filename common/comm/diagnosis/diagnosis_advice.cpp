@@ -95,13 +95,11 @@ std::string advice_about(const RankSnapshot& gone) {
     case RankFate::kKilled:
       if (gone.status == SIGKILL)
         return "SIGKILL comes from a person, or from a system that ran out of memory (see dmesg)";
+      [[fallthrough]];
+    case RankFate::kExited:
+      if (gone.status == 0) break;
       return fmt::format("look at what rank {} printed last: the others only wait for it",
                          gone.rank);
-    case RankFate::kExited:
-      if (gone.status != 0)
-        return fmt::format("look at what rank {} printed last: the others only wait for it",
-                           gone.rank);
-      break;
     case RankFate::kUnknown:
     case RankFate::kRunning:
       break;

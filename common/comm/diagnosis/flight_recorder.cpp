@@ -48,11 +48,6 @@ struct FlightRecorder::Impl {
   std::map<Stream, OpRecord> recent;  // the newest finished message of each
   uint64_t last_id = 0;
 
-  /// Null: not known.
-  GroupRecord* group(uint32_t id) {
-    const auto found = std::ranges::find(record.groups, id, &GroupRecord::id);
-    return found == record.groups.end() ? nullptr : &*found;
-  }
   void keep_as_recent(const OpRecord& op);
   /// Changes a pending operation, which gets the time.
   template <typename Change>
@@ -87,7 +82,7 @@ FlightRecorder::~FlightRecorder() = default;
 
 void FlightRecorder::add_group(uint32_t id, uint64_t members, const std::string& name) {
   const std::lock_guard lock(impl_->mutex);
-  GroupRecord* group = impl_->group(id);
+  GroupRecord* group = find_group(impl_->record.groups, id);
   if (group == nullptr) {
     require(impl_->record.groups.size() < kMaxGroups,
             "rank {} belongs to more than {} groups: split once, before the loop",
@@ -103,7 +98,7 @@ void FlightRecorder::add_group(uint32_t id, uint64_t members, const std::string&
 uint64_t FlightRecorder::posted(OpRecord op) {
   const std::lock_guard lock(impl_->mutex);
   RankSnapshot& record = impl_->record;
-  GroupRecord* group = is_collective(op.kind) ? impl_->group(op.group) : nullptr;
+  GroupRecord* group = is_collective(op.kind) ? find_group(record.groups, op.group) : nullptr;
   require(!is_collective(op.kind) || group != nullptr,
           "flight record of rank {}: {} in a group that it does not know", record.rank,
           op_name(op.kind));

@@ -1,6 +1,7 @@
 // RankSnapshot: what one rank was doing at one moment, according to its flight record.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -69,6 +70,12 @@ enum class RankFate : uint8_t {
   kSilent,   // no heartbeat for `status` seconds
 };
 
+/// What became of a rank's process; `status` as above.
+struct Fate {
+  RankFate fate = RankFate::kRunning;
+  int status = 0;
+};
+
 struct RankSnapshot {
   int rank = 0;
   int64_t pid = 0;
@@ -88,6 +95,18 @@ struct RankSnapshot {
   /// The operation that this rank is waiting for, or null.
   const OpRecord* waiting() const;
 };
+
+/// The process is there, but does nothing.
+inline bool is_held(const RankSnapshot& rank) {
+  return rank.fate == RankFate::kStopped || rank.fate == RankFate::kSilent;
+}
+
+/// The one of these GroupRecords that has this id, or null.
+template <typename Groups>
+auto* find_group(Groups& groups, uint32_t id) {
+  const auto found = std::ranges::find(groups, id, &GroupRecord::id);
+  return found == groups.end() ? nullptr : &*found;
+}
 
 /// For the store: at most kMaxSnapshotBytes. `encode_snapshot` throws Error for more than a
 /// FlightRecorder's snapshot can hold, `decode_snapshot` for bytes that do not come from it.

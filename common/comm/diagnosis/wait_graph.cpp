@@ -7,11 +7,6 @@
 namespace lab {
 namespace {
 
-const GroupRecord* find_group(const RankSnapshot& rank, uint32_t id) {
-  const auto found = std::ranges::find(rank.groups, id, &GroupRecord::id);
-  return found == rank.groups.end() ? nullptr : &*found;
-}
-
 /// `peer`'s part in a message that rank `waiter` waits for.
 Counterpart message_part(const RankSnapshot& peer, int waiter, const OpRecord& op) {
   const OpKind kind = op.kind == OpKind::kSend ? OpKind::kRecv : OpKind::kSend;
@@ -38,7 +33,7 @@ Counterpart message_part(const RankSnapshot& peer, int waiter, const OpRecord& o
 
 /// A member's part in a collective.
 Counterpart collective_part(const RankSnapshot& member, const OpRecord& op) {
-  const GroupRecord* group = find_group(member, op.group);
+  const GroupRecord* group = find_group(member.groups, op.group);
   if (group == nullptr || group->collectives < op.sequence)
     return {member.rank, Part::kNotPosted, nullptr};
   for (const OpRecord& other : member.pending) {
@@ -98,7 +93,7 @@ std::vector<Counterpart> counterparts(const std::vector<RankSnapshot>& job,
     if (op->peer < 0 || op->peer >= size) return {};
     return {message_part(job[static_cast<size_t>(op->peer)], waiter.rank, *op)};
   }
-  const GroupRecord* group = find_group(waiter, op->group);
+  const GroupRecord* group = find_group(waiter.groups, op->group);
   if (!is_collective(op->kind) || group == nullptr) return {};
   std::vector<Counterpart> parts;
   for (int rank = 0; rank < std::min(size, kMaxWorldSize); ++rank)

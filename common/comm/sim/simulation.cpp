@@ -75,12 +75,6 @@ class Simulation {
   }
 
  private:
-  // How a rank's process would have ended.
-  struct End {
-    RankFate fate = RankFate::kRunning;
-    int status = 0;
-  };
-
   void run_rank(int rank) {
     const auto index = static_cast<size_t>(rank);
     std::string& error = report_.errors[index];
@@ -97,8 +91,8 @@ class Simulation {
       error = "an exception of unknown type";
     }
     network_.end(rank);
-    ends_[index] = network_.killed(rank) ? End{RankFate::kKilled, SIGKILL}
-                                         : End{RankFate::kExited, error.empty() ? 0 : 1};
+    ends_[index] = network_.killed(rank) ? Fate{RankFate::kKilled, SIGKILL}
+                                         : Fate{RankFate::kExited, error.empty() ? 0 : 1};
   }
 
   SimTimes times_by(const SimClock& clock) const {
@@ -136,7 +130,7 @@ class Simulation {
   SimNetwork network_;
   std::vector<int> members_;  // of the world: 0, 1, 2 ...
   std::vector<std::unique_ptr<FlightRecorder>> recorders_;
-  std::vector<End> ends_;
+  std::vector<Fate> ends_;  // how each rank's process would have ended
   SimulationReport report_;
 };
 

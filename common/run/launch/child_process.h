@@ -67,7 +67,7 @@ class ChildProcess {
   double cpu_seconds_ = 0;
 };
 
-/// What became of it: running, stopped, exited, killed (common/run/watch/judge.h).
+/// What became of it: running, stopped, exited, killed (common/comm/diagnosis/rank_snapshot.h).
 Fate fate_of_child(ChildProcess& child);
 
 }  // namespace lab

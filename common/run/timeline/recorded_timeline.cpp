@@ -24,8 +24,8 @@ SpanKind span_kind(OpKind kind) {
 
 uint64_t members_of(const OpRecord& op, const std::vector<GroupRecord>& groups) {
   if (!is_collective(op.kind)) return 0;
-  const auto group = std::ranges::find(groups, op.group, &GroupRecord::id);
-  return group == groups.end() ? 0 : group->members;
+  const GroupRecord* group = find_group(groups, op.group);
+  return group == nullptr ? 0 : group->members;
 }
 
 nlohmann::json to_json(const std::vector<Span>& spans) {

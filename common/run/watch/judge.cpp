@@ -30,10 +30,6 @@ bool has_ended(const RankSnapshot& rank) {
   return rank.fate == RankFate::kExited || rank.fate == RankFate::kKilled;
 }
 
-bool is_held(const RankSnapshot& rank) {
-  return rank.fate == RankFate::kStopped || rank.fate == RankFate::kSilent;
-}
-
 }  // namespace
 
 Fate fate_of_ended(int wait_status) {

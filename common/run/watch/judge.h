@@ -13,12 +13,6 @@
 
 namespace lab {
 
-/// What became of a rank's process; `status` as in RankSnapshot.
-struct Fate {
-  RankFate fate = RankFate::kRunning;
-  int status = 0;
-};
-
 /// Of a process that has ended. `wait_status`: as from waitpid.
 Fate fate_of_ended(int wait_status);
 /// Of another process on this machine, according to the kernel. In a debugger, it counts as
