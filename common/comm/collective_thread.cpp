@@ -37,19 +37,13 @@ struct CollectiveThread::State {
   void work();
 };
 
-namespace {
+struct CollectiveThread::Queued final : Transfer {
+  std::shared_ptr<State> state;
+  uint64_t number = 0;
 
-class QueuedTransfer final : public Transfer {
- public:
-  explicit QueuedTransfer(std::function<void(std::chrono::milliseconds)> wait)
-      : wait_(std::move(wait)) {}
-  void wait(std::chrono::milliseconds timeout) override { wait_(timeout); }
-
- private:
-  std::function<void(std::chrono::milliseconds)> wait_;
+  Queued(std::shared_ptr<State> shared, uint64_t own) : state(std::move(shared)), number(own) {}
+  void wait(std::chrono::milliseconds timeout) override { state->wait_for(number, timeout); }
 };
-
-}  // namespace
 
 void CollectiveThread::State::work() {
   std::unique_lock lock(mutex);
@@ -98,10 +92,7 @@ std::unique_ptr<Transfer> CollectiveThread::run(Task task) {
   const std::lock_guard lock(state_->mutex);
   state_->queue.push_back(std::move(task));
   state_->queued.notify_all();
-  return std::make_unique<QueuedTransfer>(
-      [state = state_, number = ++state_->added](std::chrono::milliseconds timeout) {
-        state->wait_for(number, timeout);
-      });
+  return std::make_unique<Queued>(state_, ++state_->added);
 }
 
 void CollectiveThread::drain(std::chrono::milliseconds timeout) {

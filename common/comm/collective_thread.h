@@ -39,6 +39,7 @@ class CollectiveThread {
 
  private:
   struct State;
+  struct Queued;
   std::shared_ptr<State> state_;  // shared with the thread and the transfers
   std::thread thread_;
 };
