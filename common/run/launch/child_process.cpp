@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -20,7 +19,6 @@ namespace lab {
 namespace {
 
 constexpr size_t kKeptOutput = 16 << 10;
-constexpr int kReadsPerCall = 64;  // so that a flood of output cannot keep the caller busy
 
 // Between fork and exec: system calls only, no memory allocation.
 [[noreturn]] void become(char* const* arguments, char* const* environment, pid_t parent,
@@ -102,18 +100,8 @@ void ChildProcess::start(const std::vector<std::string>& command,
 }
 
 void ChildProcess::read_output() {
-  std::array<char, 16384> buffer;
-  for (int i = 0; i < kReadsPerCall && output_; ++i) {
-    const ssize_t count = read(output_.get(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
-    if (count <= 0) {
-      output_ = Descriptor();
-      return;
-    }
-    text_.append(buffer.data(), static_cast<size_t>(count));
-    if (text_.size() > kKeptOutput) text_.erase(0, text_.size() - kKeptOutput);
-  }
+  read_available(output_, text_);
+  if (text_.size() > kKeptOutput) text_.erase(0, text_.size() - kKeptOutput);
 }
 
 bool ChildProcess::running() {

@@ -15,7 +15,6 @@
 namespace lab {
 namespace {
 
-constexpr int kChunksPerCall = 64;
 constexpr size_t kLongestLine = 64 << 10;
 
 }  // namespace
@@ -46,17 +45,7 @@ PrefixOutput::PrefixOutput(std::string prefix, int target, Errors& errors)
 }
 
 int PrefixOutput::pass_on(int stop) {
-  std::array<char, 16384> buffer;
-  for (int i = 0; i < kChunksPerCall && reading_; ++i) {
-    const ssize_t count = read(reading_.get(), buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) break;
-    if (count <= 0) {
-      reading_ = Descriptor();
-      break;
-    }
-    pending_.append(buffer.data(), static_cast<size_t>(count));
-  }
+  read_available(reading_, pending_);
   const size_t last = pending_.rfind('\n');
   if (last != std::string::npos) return write_lines(last + 1, stop);
   return pending_.size() < kLongestLine ? 0 : write_lines(pending_.size(), stop);
