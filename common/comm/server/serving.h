@@ -35,6 +35,7 @@ class Serving {
   std::vector<Answer> on_request(int worker, int64_t tag, const Request& request);
   /// Call it when a worker is gone, or seems to be.
   std::vector<Answer> on_leave(int worker);
+  bool finished() const { return hooks_.finished(); }
 
  private:
   struct Waiting {

@@ -44,14 +44,13 @@ struct Connection {
 struct TcpServer::Impl {
   Impl(Options the_options, ServerHooks the_hooks)
       : options(std::move(the_options)),
-        finished(the_hooks.finished),
         serving(std::move(the_hooks)),
         listener(tcp_store::listen_at(options.address, options.port)) {}
 
   void run(const std::function<bool()>& tick, double patience_s) {
     std::optional<Clock::time_point> end;
     while (tick()) {
-      if (!end && finished())
+      if (!end && serving.finished())
         end = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds(patience_s));
       if (end && (connections.empty() || Clock::now() >= *end)) break;
       wait_for_events();
@@ -182,7 +181,7 @@ struct TcpServer::Impl {
       if (!c.leaves) notes.push_back("a connection was closed: " + why);
       return;
     }
-    if (!finished()) notes.push_back(fmt::format("worker {} is gone: {}", c.worker, why));
+    if (!serving.finished()) notes.push_back(fmt::format("worker {} is gone: {}", c.worker, why));
     answer(answers_of([&] { return serving.on_leave(c.worker); }));
   }
 
@@ -221,7 +220,6 @@ struct TcpServer::Impl {
   uint64_t payload_bytes() const { return static_cast<uint64_t>(options.elements) * sizeof(float); }
 
   Options options;
-  std::function<bool()> finished;
   Serving serving;
   Socket listener;
   std::vector<std::unique_ptr<Connection>> connections;

@@ -19,7 +19,6 @@ class Run {
   Run(const WorkerSimulation& options, ServerHooks server,
       const std::function<WorkerLogic(int)>& make_worker)
       : options_(options),
-        finished_(server.finished),
         serving_(std::move(server)),
         make_worker_(make_worker),
         random_(options.seed) {}
@@ -39,7 +38,7 @@ class Run {
       events_.pop();
       now_ = event.time;
       event.action();
-      if (!report_.finished && finished_()) {
+      if (!report_.finished && serving_.finished()) {
         report_.finished = true;
         report_.seconds = now_;
       }
@@ -161,7 +160,6 @@ class Run {
   }
 
   const WorkerSimulation& options_;
-  std::function<bool()> finished_;
   Serving serving_;
   const std::function<WorkerLogic(int)>& make_worker_;
   std::mt19937_64 random_;
