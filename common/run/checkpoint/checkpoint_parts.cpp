@@ -136,9 +136,9 @@ fs::path save_checkpoint_parts(const fs::path& run, const RankOfModel& rank,
                                const TrainingState& state, const LlamaConfig& config,
                                const std::vector<SavedGroup>& groups,
                                const TokenizerCopy& tokenizer, const SeesFile& sees) {
-  require(rank.world != nullptr, "save_checkpoint_parts: no ranks to save a checkpoint with");
+  if (rank.world == nullptr || rank.world->size() == 1)
+    return save_checkpoint(run, state, config, groups, tokenizer);
   ProcessGroup& world = *rank.world;
-  if (world.size() == 1) return save_checkpoint(run, state, config, groups, tokenizer);
 
   // 1. Rank 0 makes the folder and says where it is.
   std::unique_ptr<UnfinishedCheckpoint> unfinished;

@@ -57,7 +57,7 @@ bool sees_file(const std::filesystem::path& file, const std::string& content);
 /// older checkpoints stay. A full disk on one rank does not keep the others waiting.
 ///
 /// Messages: three broadcasts and a report of each rank to rank 0, some kilobytes; weights only
-/// from ranks that cannot write. A world of one rank writes as `save_checkpoint` does.
+/// from ranks that cannot write. A world of one rank, or none, writes as `save_checkpoint` does.
 std::filesystem::path save_checkpoint_parts(const std::filesystem::path& run,
                                             const RankOfModel& rank, const TrainingState& state,
                                             const LlamaConfig& config,

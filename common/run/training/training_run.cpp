@@ -261,10 +261,8 @@ void TrainingRun::save_checkpoint() {
   state_.optimizer_steps = parts_.optimizer.steps();
   state_.sampler = parts_.sampler.state();
   const bool has_tensors = !parts_.slices || parts_.slices->rank() == 0;
-  if (rank_.world != nullptr && has_tensors)
+  if (has_tensors && (writes_ || rank_.world != nullptr))
     save_checkpoint_parts(folder_, rank_, state_, config, tensors, tokenizer_);
-  else if (writes_)
-    lab::save_checkpoint(folder_, state_, config, tensors, tokenizer_);
   if (writes_) write_plot();
   saved_step_ = state_.step;
 }
