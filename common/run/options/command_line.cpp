@@ -94,11 +94,6 @@ Option& Option::comma_separated(int least, int most) {
   return *this;
 }
 
-Option& Option::comma_separated() {
-  option_->delimiter(',');
-  return *this;
-}
-
 Option& Option::not_in_file() {
   option_->configurable(false);
   return *this;

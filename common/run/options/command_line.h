@@ -25,8 +25,7 @@ class CommandLine {
     Option& required();
     Option& within(int64_t least, int64_t most);
     Option& one_of(const std::vector<std::string>& words);
-    Option& comma_separated(int least, int most);  // how many values
-    Option& comma_separated();
+    Option& comma_separated(int least = 1, int most = 1 << 29);  // values; CLI11 takes no more
     Option& not_in_file();  // --config does not take it, and as_file() leaves it out
     /// It decides what a run computes: --resume takes it from the checkpoint.
     Option& kept();
