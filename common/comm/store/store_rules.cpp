@@ -19,7 +19,7 @@ std::string quoted(const std::string& key) { return fmt::format("\"{}\"", printa
 std::string Store::get(const std::string& key, std::chrono::milliseconds timeout) {
   if (auto value = get_within(key, timeout)) return *std::move(value);
   throw StoreTimeout(fmt::format("nobody set the key {} within {:g} s", quoted(key),
-                                 static_cast<double>(timeout.count()) * 1e-3));
+                                 std::chrono::duration<double>(timeout).count()));
 }
 
 namespace store_rules {

@@ -45,7 +45,7 @@ std::unique_ptr<Store> reach_store(const RankEnvironment& environment) {
   }
   print_if_possible(stderr, "rank {} waits for rank 0 at {} ({:g} s at most)\n", environment.rank,
                     meeting_place(environment),
-                    static_cast<double>(environment.timeout.count()) * 1e-3);
+                    std::chrono::duration<double>(environment.timeout).count());
   return connect(environment.timeout - first);
 }
 

@@ -73,7 +73,7 @@ void wait_until_all_are_done(Job& job, const std::string& what, milliseconds pat
     const int64_t now_heard = store.add(kDone, 0) + store.add(kSigns, 0);
     require(now_heard != heard || Clock::now() < deadline,
             "{} makes no progress: nothing was heard from it for {:g} s", what,
-            static_cast<double>(patience.count()) * 1e-3);
+            std::chrono::duration<double>(patience).count());
     if (now_heard != heard) deadline = Clock::now() + patience;
     heard = now_heard;
   }
