@@ -57,6 +57,17 @@ TEST(RecordedTimeline, AMessageStandsStillFromItsWaitOn) {
   EXPECT_EQ(rank.messages[0].bytes, 100U);
 }
 
+TEST(RecordedTimeline, ByOneClockALateRankBeginsLate) {
+  const std::vector<RecordedWindow> ranks{
+      {"stage 0", {100 * kMs, 200 * kMs}, {record_of(OpKind::kForward, 100, 0, 250)}, {}},
+      {"stage 1", {130 * kMs, 300 * kMs}, {record_of(OpKind::kForward, 140, 0, 150)}, {}}};
+  const Timeline one_clock = timeline_of(ranks, true);
+  EXPECT_EQ(one_clock.of(1).name, "stage 1");
+  EXPECT_DOUBLE_EQ(one_clock.of(0).spans[0].end, 0.100) << "cut at its own window's end";
+  EXPECT_DOUBLE_EQ(one_clock.of(1).spans[0].start, 0.040);
+  EXPECT_DOUBLE_EQ(timeline_of(ranks, false).of(1).spans[0].start, 0.010);
+}
+
 TEST(RecordedTimeline, PassesLossAndUpdatesAreNoted) {
   FlightRecorder recorder(0);
   LlamaStage model(tiny_config(), StageSpan::whole(tiny_config()), Device::kCpu, 1);

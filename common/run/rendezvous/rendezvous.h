@@ -14,7 +14,7 @@ namespace lab {
 /// The version of everything that ranks of a job must have in common: the keys of their store,
 /// their messages, how they compute. Increase it with every change that makes ranks of old and new
 /// builds incompatible.
-inline constexpr int kJobVersion = 4;
+inline constexpr int kJobVersion = 5;
 
 /// The identity of a rank.
 struct RankIdentity {

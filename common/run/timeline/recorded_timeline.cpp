@@ -6,11 +6,19 @@
 #include <utility>
 
 #include "common/comm/agreement.h"
-#include "common/error.h"
+#include "common/io/json_file.h"
 #include "common/run/checkpoint/checkpoint_messages.h"
 #include "common/tensor/accelerator.h"
 
 namespace lab {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OpRecord, id, kind, state, group, peer, tag, microbatch, bytes,
+                                   sequence, posted_ns, started_ns, finished_ns, waiting_ns,
+                                   done_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GroupRecord, id, members, collectives, name)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TimeWindow, begin_ns, end_ns)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedWindow, name, window, history, groups)
+
 namespace {
 
 SpanKind span_kind(OpKind kind) {
@@ -22,73 +30,14 @@ SpanKind span_kind(OpKind kind) {
   return static_cast<SpanKind>(static_cast<int>(kind) - static_cast<int>(OpKind::kForward));
 }
 
+bool began_in(const TimeWindow& window, const OpRecord& op) {
+  return op.posted_ns >= window.begin_ns && op.posted_ns < window.end_ns;
+}
+
 uint64_t members_of(const OpRecord& op, const std::vector<GroupRecord>& groups) {
   if (!is_collective(op.kind)) return 0;
   const GroupRecord* group = find_group(groups, op.group);
   return group == nullptr ? 0 : group->members;
-}
-
-nlohmann::json to_json(const std::vector<Span>& spans) {
-  nlohmann::json rows = nlohmann::json::array();
-  for (const Span& s : spans)
-    rows.push_back({static_cast<int>(s.kind), s.microbatch, s.start, s.end, s.peer, s.bytes,
-                    s.collective ? static_cast<int>(*s.collective) : -1, s.members});
-  return rows;
-}
-
-std::vector<Span> spans_from_json(const nlohmann::json& rows) {
-  std::vector<Span> spans;
-  for (const nlohmann::json& row : rows) {
-    const int collective = row.at(6);
-    spans.push_back({.kind = static_cast<SpanKind>(row.at(0).get<int>()),
-                     .microbatch = row.at(1),
-                     .start = row.at(2),
-                     .end = row.at(3),
-                     .peer = row.at(4),
-                     .bytes = row.at(5),
-                     .members = row.at(7)});
-    if (collective >= 0) spans.back().collective = static_cast<OpKind>(collective);
-  }
-  return spans;
-}
-
-/// What a rank sends to rank 0.
-struct Report {
-  RankTimeline timeline;
-  int64_t begin_ns = 0;  // when its window begins, by its machine's clock
-};
-
-std::string encode(const Report& report) {
-  const nlohmann::json json = {{"name", report.timeline.name},
-                               {"spans", to_json(report.timeline.spans)},
-                               {"messages", to_json(report.timeline.messages)},
-                               {"begin_ns", report.begin_ns}};
-  return json.dump();
-}
-
-Report decode(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
-  return {{.name = json.at("name"),
-           .spans = spans_from_json(json.at("spans")),
-           .messages = spans_from_json(json.at("messages"))},
-          json.at("begin_ns")};
-}
-
-void delay(std::vector<Span>& spans, double seconds) {
-  for (Span& span : spans) {
-    span.start += seconds;
-    span.end += seconds;
-  }
-}
-
-/// By one clock: time begins with the earliest window. A rank that got a core late began late.
-void align(std::vector<Report>& reports) {
-  const int64_t first = std::ranges::min_element(reports, {}, &Report::begin_ns)->begin_ns;
-  for (Report& report : reports) {
-    const double late = 1e-9 * static_cast<double>(report.begin_ns - first);
-    delay(report.timeline.spans, late);
-    delay(report.timeline.messages, late);
-  }
 }
 
 }  // namespace
@@ -132,7 +81,7 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
   RankTimeline rank;
   int posted = 0;
   for (const OpRecord& op : history) {
-    if (op.posted_ns < window.begin_ns || op.posted_ns >= window.end_ns) continue;
+    if (!began_in(window, op)) continue;
     Span span{.kind = span_kind(op.kind),
               .microbatch = op.microbatch,
               .start = seconds(op.posted_ns),
@@ -164,6 +113,20 @@ RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindo
   return rank;
 }
 
+Timeline timeline_of(const std::vector<RecordedWindow>& ranks, bool one_clock) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const RecordedWindow& rank : ranks) first = std::min(first, rank.window.begin_ns);
+  Timeline timeline{.unit = "s", .ranks = {}};
+  for (const auto& [name, window, history, groups] : ranks) {
+    // By one clock, a rank that got a core late began late.
+    const TimeWindow shown{.begin_ns = one_clock ? first : window.begin_ns,
+                           .end_ns = window.end_ns};
+    timeline.ranks.push_back(rank_timeline(history, shown, groups));
+    timeline.ranks.back().name = name;
+  }
+  return timeline;
+}
+
 Timeline simulated_timeline(const SimulationReport& report, int64_t begin_ns) {
   const TimeWindow window{.begin_ns = begin_ns, .end_ns = std::numeric_limits<int64_t>::max()};
   Timeline timeline{.unit = "s", .ranks = {}};
@@ -178,17 +141,13 @@ std::optional<Timeline> gather_timeline(Job& job, const std::string& name,
   const RankEnvironment& environment = job.environment();
   const bool one_machine = all_true(job.world(), environment.local_rank == environment.rank);
   const FlightRecorder& recorder = job.world().recorder();
-  Report mine{rank_timeline(recorder.history(), window, recorder.snapshot().groups),
-              window.begin_ns};
-  mine.timeline.name = name;
-  std::vector<Report> reports;
-  for (const std::string& text : gather_texts(job.world(), encode(mine)))
-    reports.push_back(decode(text));
-  if (reports.empty()) return std::nullopt;
-  if (one_machine) align(reports);
-  Timeline timeline{.unit = "s", .ranks = {}};
-  for (Report& report : reports) timeline.ranks.push_back(std::move(report.timeline));
-  return timeline;
+  RecordedWindow mine{name, window, recorder.history(), recorder.snapshot().groups};
+  std::erase_if(mine.history, [&](const OpRecord& op) { return !began_in(window, op); });
+  std::vector<RecordedWindow> all;
+  for (const std::string& text : gather_texts(job.world(), dumped(mine)))
+    all.push_back(nlohmann::json::parse(text).get<RecordedWindow>());
+  if (all.empty()) return std::nullopt;
+  return timeline_of(all, one_machine);
 }
 
 }  // namespace lab

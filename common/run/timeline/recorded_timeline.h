@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/comm/diagnosis/flight_recorder.h"
@@ -47,6 +48,18 @@ struct TimeWindow {
 /// the same record; a collective of another group has no members in the timeline.
 RankTimeline rank_timeline(const std::vector<OpRecord>& history, const TimeWindow& window,
                            const std::vector<GroupRecord>& groups = {});
+
+/// What a rank recorded in a window; `name`: the rank's, in the timeline.
+struct RecordedWindow {
+  std::string name;
+  TimeWindow window;
+  std::vector<OpRecord> history;
+  std::vector<GroupRecord> groups;
+};
+
+/// The timelines of all ranks. By one clock, time begins with the earliest window; else each rank's
+/// begins with its own.
+Timeline timeline_of(const std::vector<RecordedWindow>& ranks, bool one_clock);
 
 /// All ranks of a simulation with a cost model, from `begin_ns` by their clocks, which begin at 1.
 Timeline simulated_timeline(const SimulationReport& report, int64_t begin_ns = 1);
