@@ -1,4 +1,3 @@
-// Numbers as people read them.
 #include "common/format.h"
 
 #include <fmt/format.h>

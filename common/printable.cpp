@@ -1,4 +1,3 @@
-// Text from elsewhere, safe to show.
 #include "common/printable.h"
 
 #include <fmt/format.h>

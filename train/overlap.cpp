@@ -1,4 +1,3 @@
-// --overlap: lab 06's step with lab 08's buckets.
 #include "train/overlap.h"
 
 #include <vector>

@@ -1,4 +1,3 @@
-// Sampler: the order in which a rank reads the sequences of a dataset.
 #include "common/data/sampler.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Shards whose data differ from rank to rank.
 #include "common/data/sorted_shard.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Files that are either whole or absent: atomic writing, memory-mapped reading, checksums.
 #include "common/io/files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// Small helpers for files in JSON.
 #include "common/io/json_file.h"
 
 #include <charconv>

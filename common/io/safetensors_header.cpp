@@ -1,4 +1,3 @@
-// The header of a safetensors file: which tensors it holds, of which type and shape, and where.
 #include "common/io/safetensors_header.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// TensorSlice: a model whose every layer is divided among several ranks (tensor parallelism).
 #include "common/model/slice.h"
 
 #include "common/error.h"

@@ -1,4 +1,3 @@
-// Schedule: what every stage of a pipeline does, and in which order.
 #include "common/pipeline/schedule.h"
 
 #include <algorithm>

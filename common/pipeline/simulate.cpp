@@ -1,4 +1,3 @@
-// Running a schedule in simulated time.
 #include "common/pipeline/simulate.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// Why a rank waited: the other side was not there yet, or data was on its way.
 #include "common/pipeline/standstill.h"
 
 #include <algorithm>

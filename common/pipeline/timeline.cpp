@@ -1,4 +1,3 @@
-// Timeline: what the ranks of a pipeline did when.
 #include "common/pipeline/timeline.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Whether a schedule can be run.
 #include "common/pipeline/validate.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See descriptions.h.
 #include "descriptions.h"
 
 #include <fmt/format.h>

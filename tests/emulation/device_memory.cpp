@@ -1,4 +1,3 @@
-// See device_memory.h.
 #include "device_memory.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,3 @@
-// See dynamic_shared.h.
 #include "dynamic_shared.h"
 
 #include "device_memory.h"

@@ -1,4 +1,3 @@
-// See fiber_pool.h.
 #include "fiber_pool.h"
 
 #include <sys/mman.h>

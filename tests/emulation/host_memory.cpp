@@ -1,4 +1,3 @@
-// See host_memory.h.
 #include "host_memory.h"
 
 #include <iterator>

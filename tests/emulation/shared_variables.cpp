@@ -1,4 +1,3 @@
-// See shared_variables.h.
 #include "shared_variables.h"
 
 #include <algorithm>

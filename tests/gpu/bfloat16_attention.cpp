@@ -1,4 +1,3 @@
-// See bfloat16_attention.h.
 #include "tests/gpu/bfloat16_attention.h"
 
 #include <fmt/format.h>

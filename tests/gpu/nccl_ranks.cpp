@@ -1,4 +1,3 @@
-// See nccl_ranks.h.
 #include "tests/gpu/nccl_ranks.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// Sentences about ranks and their operations.
 #include "common/comm/diagnosis/describe.h"
 
 #include <string.h>

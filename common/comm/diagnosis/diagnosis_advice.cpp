@@ -1,4 +1,3 @@
-// What diagnoses say about mismatches, and what they advise.
 #include "common/comm/diagnosis/diagnosis_advice.h"
 
 #include <algorithm>

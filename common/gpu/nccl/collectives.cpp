@@ -1,4 +1,3 @@
-// See collectives.h.
 #include "common/gpu/nccl/collectives.h"
 
 #include "common/error.h"

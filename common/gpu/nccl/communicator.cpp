@@ -1,4 +1,3 @@
-// See communicator.h.
 #include "common/gpu/nccl/communicator.h"
 
 #include <cstring>

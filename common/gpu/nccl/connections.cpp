@@ -1,4 +1,3 @@
-// See connections.h.
 #include "common/gpu/nccl/connections.h"
 
 #include <exception>

@@ -1,4 +1,3 @@
-// See gpu_place.h.
 #include "common/gpu/nccl/gpu_place.h"
 
 #include <cuda_runtime.h>

@@ -1,4 +1,3 @@
-// See leave_behind.h.
 #include "common/gpu/nccl/leave_behind.h"
 
 #include <atomic>

@@ -1,4 +1,3 @@
-// See message_link.h.
 #include "common/gpu/nccl/message_link.h"
 
 #include <utility>

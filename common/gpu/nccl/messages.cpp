@@ -1,4 +1,3 @@
-// See messages.h.
 #include "common/gpu/nccl/messages.h"
 
 #include <algorithm>

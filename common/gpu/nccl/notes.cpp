@@ -1,4 +1,3 @@
-// See notes.h.
 #include "common/gpu/nccl/notes.h"
 
 #include "common/gpu/cuda/check.h"

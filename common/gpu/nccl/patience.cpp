@@ -1,4 +1,3 @@
-// See patience.h.
 #include "common/gpu/nccl/patience.h"
 
 #include <algorithm>

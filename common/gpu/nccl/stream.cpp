@@ -1,4 +1,3 @@
-// See stream.h.
 #include "common/gpu/nccl/stream.h"
 
 #include "common/error.h"

@@ -1,4 +1,3 @@
-// What all drawings of timelines have in common.
 #include "common/pipeline/drawing/drawing.h"
 
 #include <algorithm>

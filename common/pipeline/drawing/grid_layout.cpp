@@ -1,4 +1,3 @@
-// What goes where in the grid of a timeline.
 #include "common/pipeline/drawing/grid_layout.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Checkpoints: a model in Hugging Face's format, and the rest of what training needs to resume.
 #include "common/run/checkpoint/checkpoint.h"
 
 #include <set>

@@ -1,4 +1,3 @@
-// Checkpoint folders: published complete or not at all, verified by checksums, found by scanning.
 #include "common/run/checkpoint/checkpoint_folder.h"
 
 #include <unistd.h>

@@ -1,4 +1,3 @@
-// The messages of ranks that save a checkpoint together.
 #include "common/run/checkpoint/checkpoint_messages.h"
 
 #include <cstring>

@@ -1,5 +1,3 @@
-// Checkpoints of a model that several ranks hold: each writes its part, and all parts are published
-// together or not at all.
 #include "common/run/checkpoint/checkpoint_parts.h"
 
 #include <map>

@@ -1,4 +1,3 @@
-// CheckpointTensors: the tensors of a checkpoint, in one file or in several with an index.
 #include "common/run/checkpoint/checkpoint_tensors.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// LlamaConfig as the config.json of a Hugging Face checkpoint.
 #include "common/run/checkpoint/config_json.h"
 
 #include <cmath>

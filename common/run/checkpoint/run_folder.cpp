@@ -1,4 +1,3 @@
-// The folder of a run.
 #include "common/run/checkpoint/run_folder.h"
 
 #include <algorithm>

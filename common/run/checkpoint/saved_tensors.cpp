@@ -1,4 +1,3 @@
-// SavedGroup: the tensors that a checkpoint holds of a model, or of one stage of it.
 #include "common/run/checkpoint/saved_tensors.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,3 @@
-// TrainingState: what a run must save, apart from weights and optimizer, to resume with the same
-// bits.
 #include "common/run/checkpoint/training_state.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,3 @@
-// Generating text: the model continues a prompt token by token.
 #include "common/run/generation/generate.h"
 
 #include <cstdio>

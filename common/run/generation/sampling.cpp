@@ -1,4 +1,3 @@
-// TokenSampler: picks the next token of a text from the model's scores.
 #include "common/run/generation/sampling.h"
 
 #include <algorithm>

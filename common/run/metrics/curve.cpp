@@ -1,4 +1,3 @@
-// A quantity measured during a run, thinned out for a picture.
 #include "common/run/metrics/curve.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// The loss curve of a run as a picture.
 #include "common/run/metrics/loss_plot.h"
 
 #include <algorithm>

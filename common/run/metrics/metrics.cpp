@@ -1,4 +1,3 @@
-// metrics.jsonl: one JSON object per line, for every training step.
 #include "common/run/metrics/metrics.h"
 
 #include <array>

@@ -1,4 +1,3 @@
-// ProgressLine: shows the progress of training in the terminal.
 #include "common/run/metrics/progress.h"
 
 #include <unistd.h>

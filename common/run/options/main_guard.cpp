@@ -1,4 +1,3 @@
-// How a program of the workbook ends: one line on stderr and an exit code, whatever goes wrong.
 #include "common/run/options/main_guard.h"
 
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// How the ranks of a run divide its work.
 #include "common/run/options/settle_ranks.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// A chart of curves for a page.
 #include "common/run/report/line_chart.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// The style of the report.
 #include "common/run/report/report_style.h"
 
 namespace lab {

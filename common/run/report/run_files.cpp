@@ -1,4 +1,3 @@
-// Samples and report of a training run.
 #include "common/run/report/run_files.h"
 
 #include <fmt/format.h>

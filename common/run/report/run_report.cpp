@@ -1,4 +1,3 @@
-// The report of a training run.
 #include "common/run/report/run_report.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// samples.jsonl: what the model wrote during training.
 #include "common/run/report/samples.h"
 
 #include <cerrno>

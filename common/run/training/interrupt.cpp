@@ -1,4 +1,3 @@
-// Interrupt: lets a run end in good order when the user presses Ctrl-C.
 #include "common/run/training/interrupt.h"
 
 #include <atomic>

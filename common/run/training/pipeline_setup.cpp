@@ -1,4 +1,3 @@
-// Stages and schedule of a pipeline, as a plan asks for them.
 #include "common/run/training/pipeline_setup.h"
 
 #include <fmt/format.h>

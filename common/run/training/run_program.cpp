@@ -1,4 +1,3 @@
-// What a training program of several ranks does once its plan is settled.
 #include "common/run/training/run_program.h"
 
 #include <csignal>

@@ -1,4 +1,3 @@
-// Settles a run: command line, file of options and, with --resume, a checkpoint become one plan.
 #include "common/run/training/settle_plan.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// TrainingRun: the folder of a training run and everything written there.
 #include "common/run/training/training_run.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Validation loss: how well the model predicts stories that it was not trained on.
 #include "common/run/training/validation.h"
 
 #include <algorithm>

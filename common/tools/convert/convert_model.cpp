@@ -1,5 +1,3 @@
-// Converts a trained model between formats: our checkpoints, Hugging Face's folders, llama2.c's
-// files.
 #include "common/tools/convert/convert_model.h"
 
 #include <unistd.h>

@@ -1,4 +1,3 @@
-// llama2.c's model files (.bin): one header, then the weights, kind by kind, in float32.
 #include "common/tools/convert/llama2c.h"
 
 #include <array>

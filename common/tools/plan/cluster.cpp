@@ -1,4 +1,3 @@
-// Cluster: the devices of a job and the links between them.
 #include "common/tools/plan/cluster.h"
 
 #include <cmath>

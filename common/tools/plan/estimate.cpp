@@ -1,4 +1,3 @@
-// Estimate: memory, time and lost time of one way to train a model on a cluster.
 #include "common/tools/plan/estimate.h"
 
 #include <algorithm>

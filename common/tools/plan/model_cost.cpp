@@ -1,4 +1,3 @@
-// What a part of the model costs.
 #include "common/tools/plan/model_cost.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// How long a pipeline takes.
 #include "common/tools/plan/pipeline_time.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Estimates as a table and as JSON.
 #include "common/tools/plan/plan_report.h"
 
 #include <algorithm>

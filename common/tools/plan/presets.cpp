@@ -1,4 +1,3 @@
-// Models and devices with names.
 #include "common/tools/plan/presets.h"
 
 #include "common/error.h"

@@ -1,4 +1,3 @@
-// All ways to lay a training out on a cluster.
 #include "common/tools/plan/search.h"
 
 #include <algorithm>

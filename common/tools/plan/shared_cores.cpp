@@ -1,4 +1,3 @@
-// A schedule whose stages share fewer cores than there are stages.
 #include "common/tools/plan/shared_cores.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See api_kernels.h.
 #include "api_kernels.h"
 
 namespace lab::emulation {

@@ -1,4 +1,3 @@
-// See correct_kernels.h.
 #include "common/gpu/cuda/dynamic_shared.h"
 #include "correct_kernels.h"
 #include "launch.h"

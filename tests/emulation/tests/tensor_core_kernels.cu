@@ -1,4 +1,3 @@
-// See tensor_core_kernels.h.
 #include "common/gpu/cuda/dynamic_shared.h"
 #include "common/gpu/kernels/tensor_core.h"
 #include "launch.h"

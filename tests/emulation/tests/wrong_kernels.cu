@@ -1,4 +1,3 @@
-// See wrong_kernels.h.
 #include "common/gpu/cuda/dynamic_shared.h"
 #include "launch.h"
 #include "pair.h"

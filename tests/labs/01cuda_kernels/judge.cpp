@@ -1,4 +1,3 @@
-// See judge.h.
 #include "tests/labs/01cuda_kernels/judge.h"
 
 #include <fmt/format.h>
