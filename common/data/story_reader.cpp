@@ -1,10 +1,6 @@
-// StoryReader: makes lines from blocks of the file, and stories from lines.
 #include "common/data/story_reader.h"
 
 #include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <string_view>
 #include <system_error>
 
 #include "common/error.h"
@@ -15,8 +11,8 @@ namespace {
 
 constexpr std::string_view kMarker = "<|endoftext|>";
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr size_t kMaxStoryBytes = size_t{4} << 20;  // a "word" of it takes the tokenizer 1 GB
+constexpr size_t kLineRoom = size_t{5} << 20;  // a line may also have markers and other stories
 
 /// Removes white space at both ends, in place.
 void trim(std::string& text) {
@@ -27,101 +23,34 @@ void trim(std::string& text) {
 
 }  // namespace
 
-struct StoryReader::Impl {
-  std::filesystem::path path;
-  std::ifstream file;
-  int64_t file_bytes = 0;
-
-  std::string block;        // the part of the file in memory
-  int64_t block_end = 0;    // its end, as an offset in the file
-  size_t next_line = 0;     // where in `block` the next line begins
-  std::string_view line;    // what is left of the current line; part of `block`
-  bool has_line = false;    // false: `line` is used up
-  int64_t line_number = 0;  // of the current line, from 1
-
-  /// Drops the lines that were read and appends the next bytes of the file; false at its end.
-  bool read_block() {
-    block.erase(0, next_line);
-    next_line = 0;
-    require(block.size() <= kMaxStoryBytes, "{}: line {} is longer than {} MiB: not a story corpus",
-            path.string(), line_number + 1, kMaxStoryBytes >> 20);
-    const size_t kept = block.size();
-    block.resize(kept + kBlockBytes);
-    file.read(block.data() + kept, static_cast<std::streamsize>(kBlockBytes));
-    block.resize(kept + static_cast<size_t>(file.gcount()));
-    block_end += file.gcount();
-    require(!file.bad(), "cannot read {}: {}", path.string(),
-            std::generic_category().message(errno));
-    return file.gcount() > 0;
-  }
-
-  /// Moves `line` to the next line, without its end; false at the end of the file.
-  bool read_line() {
-    size_t end = block.find('\n', next_line);
-    while (end == std::string::npos) {
-      const size_t searched = block.size() - next_line;
-      if (!read_block()) break;
-      end = block.find('\n', searched);
-    }
-    const bool is_last = end == std::string::npos;
-    if (is_last && next_line == block.size()) return false;
-    line = std::string_view(block).substr(next_line, end - next_line);
-    next_line = is_last ? block.size() : end + 1;
-    ++line_number;
-    check_line(is_last);
-    if (line_number == 1 && line.starts_with(kByteOrderMark))
-      line.remove_prefix(kByteOrderMark.size());
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    return true;
-  }
-
-  void check_line(bool is_last) const {
-    const size_t invalid = find_invalid_utf8(line);
-    if (is_last && is_unfinished_utf8(line.substr(invalid)))
-      fail("{}: line {} ends in the middle of a character: the file is truncated, get it again",
-           path.string(), line_number);
-    require(invalid == line.size(),
-            "{}: line {} is not valid UTF-8 (byte {} of the line): not a text file, or in another "
-            "encoding (iconv converts)",
-            path.string(), line_number, invalid + 1);
-    require(line.find('\0') == std::string_view::npos,
-            "{}: line {} contains a zero byte: not a text file, or one that is damaged",
-            path.string(), line_number);
-  }
-};
-
-StoryReader::StoryReader(const std::filesystem::path& corpus) : impl_(std::make_unique<Impl>()) {
+StoryReader::StoryReader(const std::filesystem::path& corpus)
+    : path_(corpus.string()), buffer_(kLineRoom, '\0') {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(corpus, error);
-  require(std::filesystem::exists(status), "cannot open corpus {}: {}", corpus.string(),
-          error.message());
+  require(std::filesystem::exists(status), "cannot open corpus {}: {}", path_, error.message());
   require(std::filesystem::is_regular_file(status), "cannot read corpus {}: not a regular file",
-          corpus.string());
-  impl_->path = corpus;
-  impl_->file.open(corpus, std::ios::binary);
-  require(impl_->file.is_open(), "cannot open corpus {}: {}", corpus.string(),
+          path_);
+  file_.open(corpus, std::ios::binary);
+  require(file_.is_open(), "cannot open corpus {}: {}", path_,
           std::generic_category().message(errno));
-  impl_->file_bytes = static_cast<int64_t>(std::filesystem::file_size(corpus));
+  file_bytes_ = static_cast<int64_t>(std::filesystem::file_size(corpus));
 }
 
-StoryReader::~StoryReader() = default;
-
 bool StoryReader::next(std::string& story) {
-  Impl& in = *impl_;
   story.clear();
-  while (in.has_line || (in.has_line = in.read_line())) {
-    const size_t marker = in.line.find(kMarker);
-    story += in.line.substr(0, marker);
+  while (has_line_ || (has_line_ = read_line())) {
+    const size_t marker = line_.find(kMarker);
+    story += line_.substr(0, marker);
     require(story.size() <= kMaxStoryBytes,
             "{}: the story before line {} is longer than {} MiB: are there lines \"{}\" after "
             "each story?",
-            in.path.string(), in.line_number, kMaxStoryBytes >> 20, kMarker);
+            path_, line_number_, kMaxStoryBytes >> 20, kMarker);
     if (marker == std::string_view::npos) {
       story += '\n';
-      in.has_line = false;
+      has_line_ = false;
       continue;
     }
-    in.line.remove_prefix(marker + kMarker.size());
+    line_.remove_prefix(marker + kMarker.size());
     trim(story);
     if (!story.empty()) return true;
   }
@@ -129,10 +58,36 @@ bool StoryReader::next(std::string& story) {
   return !story.empty();
 }
 
-int64_t StoryReader::position() const {
-  return impl_->block_end - static_cast<int64_t>(impl_->block.size() - impl_->next_line);
+bool StoryReader::read_line() {
+  file_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  const auto read = static_cast<size_t>(file_.gcount());  // with the '\n'
+  require(!file_.bad(), "cannot read {}: {}", path_, std::generic_category().message(errno));
+  if (read == 0) return false;
+  ++line_number_;
+  require(!file_.fail(), "{}: line {} is longer than {} MiB: not a story corpus", path_,
+          line_number_, kMaxStoryBytes >> 20);
+  position_ += file_.gcount();
+  const bool is_last = file_.eof();
+  line_ = std::string_view(buffer_).substr(0, is_last ? read : read - 1);
+  check_line(is_last);
+  if (line_number_ == 1 && line_.starts_with(kByteOrderMark))
+    line_.remove_prefix(kByteOrderMark.size());
+  if (line_.ends_with('\r')) line_.remove_suffix(1);
+  return true;
 }
 
-int64_t StoryReader::size() const { return impl_->file_bytes; }
+void StoryReader::check_line(bool is_last) const {
+  const size_t invalid = find_invalid_utf8(line_);
+  if (is_last && is_unfinished_utf8(line_.substr(invalid)))
+    fail("{}: line {} ends in the middle of a character: the file is truncated, get it again",
+         path_, line_number_);
+  require(invalid == line_.size(),
+          "{}: line {} is not valid UTF-8 (byte {} of the line): not a text file, or in another "
+          "encoding (iconv converts)",
+          path_, line_number_, invalid + 1);
+  require(line_.find('\0') == std::string_view::npos,
+          "{}: line {} contains a zero byte: not a text file, or one that is damaged", path_,
+          line_number_);
+}
 
 }  // namespace lab

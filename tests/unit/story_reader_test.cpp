@@ -83,9 +83,9 @@ TEST_F(StoryReaderTest, ByteOrderMarkIsSkippedAtTheStartOnly) {
 }
 
 TEST_F(StoryReaderTest, LinesMarkersAndCharactersAcrossBlocks) {
-  // The block is 1 MiB: put what follows at every position around its edge.
+  // Files are read in blocks of 8 KiB: put what follows at every position around the edge of one.
   const std::string tail = "\u20AC\U0001F600\r\n<|endoftext|>\nnext \u00E9\n<|endoftext|>\n";
-  for (size_t before = (size_t{1} << 20) - tail.size(); before <= (size_t{1} << 20); ++before) {
+  for (size_t before = (size_t{8} << 10) - tail.size(); before <= size_t{8} << 10; ++before) {
     const std::string first = std::string(before / 2, 'x') + "\n" + std::string(before / 2, 'y');
     ASSERT_EQ(read(first + tail), (Stories{first + "\u20AC\U0001F600", "next \u00E9"}))
         << "with " << before << " bytes before";
@@ -133,6 +133,7 @@ TEST_F(StoryReaderTest, AFileWithoutMarkersIsNotReadIntoMemory) {
   const std::string one_line = error_in(std::string(6 << 20, 'x'));
   EXPECT_NE(one_line.find("4 MiB"), std::string::npos) << one_line;
   EXPECT_EQ(error_in(std::string(4 << 20, 'x')), "") << "exactly the limit";
+  EXPECT_EQ(error_in(std::string(4 << 20, 'x') + "<|endoftext|>\n"), "") << "with its marker";
 }
 
 TEST_F(StoryReaderTest, MissingFileAndFolderAreNamed) {
