@@ -3,7 +3,7 @@
 workbook's own. Needs PyTorch and transformers (tests/golden/requirements.txt).
 
     cmake --build --preset student --target logits
-    python3 scripts/check_with_transformers.py runs/001-train/checkpoint-000700
+    python3 tests/golden/check_with_transformers.py runs/001-train/checkpoint-000700
 """
 
 import argparse
@@ -15,7 +15,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 TOLERANCE = 1e-4  # of the largest logit; both sides compute in float32
-BUILD = Path(__file__).parent.parent / "build/student/bin/logits"
+BUILD = Path(__file__).parents[2] / "build/student/bin/logits"
 
 
 def our_logits(program, checkpoint, tokens):
