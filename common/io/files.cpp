@@ -73,20 +73,8 @@ MappedFile::MappedFile(const fs::path& path) {
   if (size_ == 0) return;  // an empty mapping is not allowed
   void* address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) fail_io("map", path, errno);
-  data_ = static_cast<const std::byte*>(address);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
+  data_.reset(static_cast<const std::byte*>(address),
+              [address, size = size_](const std::byte*) { munmap(address, size); });
 }
 
 AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {

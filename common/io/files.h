@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,15 +16,12 @@ class MappedFile {
  public:
   /// Throws Error if the file is missing, unreadable or not a regular file. May be empty.
   explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
 
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_.get()), size_}; }
 
  private:
-  const std::byte* data_ = nullptr;
+  std::shared_ptr<const std::byte> data_;  // copies share the mapping
   size_t size_ = 0;
 };
 
@@ -46,7 +44,6 @@ class AtomicFile {
   void write(std::string_view text);
   /// Overwrites bytes already written, e.g. a header whose counts are known only at the end.
   void overwrite(int64_t offset, std::span<const std::byte> bytes);
-  int64_t size() const { return size_; }
 
   void commit();
 
