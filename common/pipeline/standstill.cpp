@@ -10,11 +10,12 @@ namespace lab {
 namespace {
 
 // Messages with the same sender, receiver and microbatch are matched by their order.
-using Stream = std::tuple<int, int, int>;
+using Stream = std::tuple<SpanKind, int, int, int>;
 
-Stream stream_of(const Span& message, int rank) {
-  return message.kind == SpanKind::kSend ? Stream{rank, message.peer, message.microbatch}
-                                         : Stream{message.peer, rank, message.microbatch};
+// What `side`, kSend or kRecv, posts of the stream that the rank's message belongs to.
+Stream stream_of(SpanKind side, const Span& message, int rank) {
+  return message.kind == SpanKind::kSend ? Stream{side, rank, message.peer, message.microbatch}
+                                         : Stream{side, message.peer, rank, message.microbatch};
 }
 
 // When the messages of every stream were posted, by sender and receiver.
@@ -23,18 +24,15 @@ class Postings {
   explicit Postings(const Timeline& timeline) {
     for (int rank = 0; rank < timeline.rank_count(); ++rank)
       for (const Span& message : timeline.ranks[static_cast<size_t>(rank)].messages)
-        side(message.kind)[stream_of(message, rank)].push_back(message);
+        posted_[stream_of(message.kind, message, rank)].push_back(message);
   }
 
   // The message that a span waited for is the one of its stream that ended when the span did.
   std::optional<double> other_side_of(const Span& span, int rank) const {
-    const Stream stream = stream_of(span, rank);
-    const auto own = side(span.kind).find(stream);
-    const auto other =
-        side(span.kind == SpanKind::kSend ? SpanKind::kRecv : SpanKind::kSend).find(stream);
-    if (own == side(span.kind).end() || other == side(SpanKind::kSend).end() ||
-        other == side(SpanKind::kRecv).end())
-      return std::nullopt;
+    const SpanKind other_side = span.kind == SpanKind::kSend ? SpanKind::kRecv : SpanKind::kSend;
+    const auto own = posted_.find(stream_of(span.kind, span, rank));
+    const auto other = posted_.find(stream_of(other_side, span, rank));
+    if (own == posted_.end() || other == posted_.end()) return std::nullopt;
     const auto place = std::ranges::find(own->second, span.end, &Span::end);
     const auto number = static_cast<size_t>(place - own->second.begin());
     if (place == own->second.end() || number >= other->second.size()) return std::nullopt;
@@ -42,12 +40,7 @@ class Postings {
   }
 
  private:
-  using Side = std::map<Stream, std::vector<Span>>;
-  Side& side(SpanKind kind) { return kind == SpanKind::kSend ? sent_ : received_; }
-  const Side& side(SpanKind kind) const { return kind == SpanKind::kSend ? sent_ : received_; }
-
-  Side sent_;
-  Side received_;
+  std::map<Stream, std::vector<Span>> posted_;
 };
 
 // When the last member has entered the n-th collective of a set of members.
