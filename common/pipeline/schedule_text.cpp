@@ -1,7 +1,8 @@
 // Reading schedules from text.
-#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <string_view>
 
 #include "common/error.h"
@@ -15,17 +16,8 @@ namespace {
 
 constexpr int kMaxStages = 65536;
 constexpr size_t kMaxFileSize = size_t{16} << 20;
-constexpr std::string_view kBlanks = " \t\r";
 
-// Removes the next word from `line` and returns it; empty at the end.
-std::string_view next_word(std::string_view& line) {
-  line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  const std::string_view word = line.substr(0, line.find_first_of(kBlanks));
-  line.remove_prefix(word.size());
-  return word;
-}
-
-std::string quoted(std::string_view word) { return fmt::format("'{}'", printable(word)); }
+std::string in_quotes(std::string_view word) { return fmt::format("'{}'", printable(word)); }
 
 // A whole number of at least 0 that fits into an int.
 std::optional<int> number(std::string_view digits) {
@@ -62,11 +54,10 @@ class Parser {
  public:
   explicit Parser(const std::string& origin) : origin_(origin) {}
 
-  Schedule parse(std::string_view text) {
-    while (!text.empty()) {
+  Schedule parse(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
       ++line_;
-      const std::string_view line = text.substr(0, text.find('\n'));
-      text.remove_prefix(std::min(line.size() + 1, text.size()));
       parse_line(line.substr(0, line.find('#')));
     }
     if (header_line_ == 0) fail("{}: no line \"stages P microbatches M\"", origin_);
@@ -78,19 +69,16 @@ class Parser {
   }
 
  private:
-  void parse_line(std::string_view line) {
-    std::string_view rest = line;
-    if (next_word(rest).empty()) return;
-    header_line_ == 0 ? parse_header(line) : parse_stage(line);
+  void parse_line(const std::string& line) {
+    std::istringstream words(line);
+    if ((words >> std::ws).eof()) return;
+    header_line_ == 0 ? parse_header(words) : parse_stage(line);
   }
 
-  void parse_header(std::string_view line) {
-    const std::string_view first = next_word(line);
-    const std::string_view stages = next_word(line);
-    const std::string_view second = next_word(line);
-    const std::string_view microbatches = next_word(line);
-    if (first != "stages" || second != "microbatches" || microbatches.empty() ||
-        !next_word(line).empty())
+  void parse_header(std::istringstream& words) {
+    std::string first, stages, second, microbatches, more;
+    words >> first >> stages >> second >> microbatches;
+    if (!words || first != "stages" || second != "microbatches" || words >> more)
       fail("{}: expected \"stages P microbatches M\" first", here());
     schedule_.stages.resize(static_cast<size_t>(count(stages, "stages", kMaxStages)));
     schedule_.microbatches = count(microbatches, "microbatches", INT32_MAX);
@@ -98,15 +86,16 @@ class Parser {
     header_line_ = line_;
   }
 
-  void parse_stage(std::string_view line) {
+  void parse_stage(const std::string& line) {
     const size_t colon = line.find(':');
-    if (colon == std::string_view::npos)
+    if (colon == std::string::npos)
       fail("{}: expected a stage and its actions, as in \"0: F0 >F0 <B0 B0\"", here());
-    std::string_view label = line.substr(0, colon);
-    const std::string_view word = next_word(label);
+    const std::string label = line.substr(0, colon);
+    std::istringstream words(label);
+    std::string word, more;
     const std::optional<int> stage =
-        word.empty() || !next_word(label).empty() ? std::nullopt : number(word);
-    if (!stage) fail("{}: {} is not the number of a stage", here(), quoted(line.substr(0, colon)));
+        words >> word && !(words >> more) ? number(word) : std::nullopt;
+    if (!stage) fail("{}: {} is not the number of a stage", here(), in_quotes(label));
     if (*stage >= schedule_.stage_count())
       fail("{}: stage {}, but line {} announces {} (they count from 0)", here(), *stage,
            header_line_, schedule_.stage_count());
@@ -117,17 +106,18 @@ class Parser {
     parse_actions(line.substr(colon + 1), schedule_.stages[index]);
   }
 
-  void parse_actions(std::string_view line, ActionList& actions) const {
-    for (std::string_view word = next_word(line); !word.empty(); word = next_word(line)) {
+  void parse_actions(const std::string& line, ActionList& actions) const {
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
       const std::optional<Action> action = action_of(word);
       if (!action)
         fail(
             "{}: {} is not an action; known are F3, B3, <F3, >F3, <B3, >B3, and messages with a * "
             "at the end, which are posted",
-            here(), quoted(word));
+            here(), in_quotes(word));
       if (action->microbatch >= schedule_.microbatches)
         fail("{}: {} is out of range: line {} announces {} microbatches (they count from 0)",
-             here(), quoted(word), header_line_, schedule_.microbatches);
+             here(), in_quotes(word), header_line_, schedule_.microbatches);
       actions.push_back(*action);
     }
   }
@@ -135,7 +125,7 @@ class Parser {
   int count(std::string_view word, const char* what, int most) const {
     const std::optional<int> value = number(word);
     if (!value || *value > most)
-      fail("{}: the number of {} is {}, not one from 0 to {}", here(), what, quoted(word), most);
+      fail("{}: the number of {} is {}, not one from 0 to {}", here(), what, in_quotes(word), most);
     return *value;
   }
 
