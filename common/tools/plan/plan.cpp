@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/run/checkpoint/config_json.h"
 #include "common/run/options/command_line.h"
@@ -203,14 +204,11 @@ int run_plan(int argc, char** argv) {
   add_cluster_options(app, options);
   add_output_options(app, options);
   app.read(argc, argv);
-  const auto plan = [&] {
-    const Training training = training_of(options);
-    const Cluster cluster = cluster_of(options, training);
-    return std::tuple(training, cluster, search(training, cluster, options.search));
-  };
   try {
     require(options.rows >= 0, "--rows {}: give a number of at least 0", options.rows);
-    const auto [training, cluster, ranked] = plan();
+    const Training training = training_of(options);
+    const Cluster cluster = cluster_of(options, training);
+    const std::vector<Estimate> ranked = search(training, cluster, options.search);
     if (options.json) {
       fmt::print("{}", plan_json(training, cluster, ranked));
       return 0;
@@ -218,8 +216,6 @@ int run_plan(int argc, char** argv) {
     fmt::print("{}", plan_header(training, cluster));
     print_caveat(options, training);
     fmt::print("\n{}\n{}\n", plan_table(ranked, options.rows), verdict(ranked));
-  } catch (const UsageError&) {
-    throw;
   } catch (const Error& error) {
     throw UsageError(error.what());
   }

@@ -36,13 +36,28 @@ Json link_json(const Link& link) {
   return {{"bytes_per_s", link.bandwidth}, {"latency_s", link.latency}};
 }
 
+Json layout_json(const Layout& layout) {
+  return {{"dp", layout.dp},
+          {"pp", layout.pp},
+          {"tp", layout.tp},
+          {"shard", layout.shard},
+          {"m", layout.m}};
+}
+
 Json estimate_json(const Estimate& e) {
-  return {{"dp", e.layout.dp},          {"pp", e.layout.pp},  {"tp", e.layout.tp},
-          {"shard", e.layout.shard},    {"m", e.layout.m},    {"microbatch", e.microbatch},
-          {"layers", e.layers},         {"fits", e.fits()},   {"memory_bytes", e.memory},
-          {"missing_bytes", e.missing}, {"step_s", e.step},   {"tokens_per_s", e.tokens_per_s},
-          {"compute", e.compute},       {"bubble", e.bubble}, {"communication", e.communication},
-          {"update", e.update}};
+  Json json = layout_json(e.layout);
+  json.update(Json{{"microbatch", e.microbatch},
+                   {"layers", e.layers},
+                   {"fits", e.fits()},
+                   {"memory_bytes", e.memory},
+                   {"missing_bytes", e.missing},
+                   {"step_s", e.step},
+                   {"tokens_per_s", e.tokens_per_s},
+                   {"compute", e.compute},
+                   {"bubble", e.bubble},
+                   {"communication", e.communication},
+                   {"update", e.update}});
+  return json;
 }
 
 Json training_json(const Training& t) {
@@ -119,15 +134,8 @@ std::string plan_json(const Training& training, const Cluster& cluster,
                       const std::vector<Estimate>& ranked) {
   Json estimates = Json::array();
   for (const Estimate& e : ranked) estimates.push_back(estimate_json(e));
-  Json best = nullptr;
-  if (!ranked.empty() && ranked.front().fits()) {
-    const Layout& layout = ranked.front().layout;
-    best = {{"dp", layout.dp},
-            {"pp", layout.pp},
-            {"tp", layout.tp},
-            {"shard", layout.shard},
-            {"m", layout.m}};
-  }
+  const bool any_fits = !ranked.empty() && ranked.front().fits();
+  const Json best = any_fits ? layout_json(ranked.front().layout) : Json();
   const Json json = {{"training", training_json(training)},
                      {"cluster", cluster_json(cluster)},
                      {"estimates", estimates},
