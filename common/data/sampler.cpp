@@ -43,24 +43,26 @@ std::vector<int64_t> epoch_order(int64_t count, uint64_t seed, int64_t epoch) {
 Sampler::Sampler(int64_t sequences, uint64_t seed, Shard shard)
     : sequences_(sequences), seed_(seed), shard_(std::move(shard)) {
   require(sequences > 0, "there is no sequence to read: the text is shorter than one sequence");
-  begin_epoch(0);
+  order_ = shard_of(0);
 }
 
-void Sampler::begin_epoch(int64_t epoch) {
+std::vector<int64_t> Sampler::shard_of(int64_t epoch) const {
   std::vector<int64_t> order = epoch_order(sequences_, seed_, epoch);
   if (shard_) order = shard_(order);
   require(!order.empty(), "this rank's shard of {} sequences is empty", sequences_);
   for (const int64_t index : order)
     require(index >= 0 && index < sequences_, "the shard holds sequence {}, but there are {}",
             index, sequences_);
-  order_ = std::move(order);
-  state_ = {epoch, 0};
+  return order;
 }
 
 std::vector<int64_t> Sampler::next(int64_t count) {
   std::vector<int64_t> indices;
   for (int64_t i = 0; i < count; ++i) {
-    if (state_.position == static_cast<int64_t>(order_.size())) begin_epoch(state_.epoch + 1);
+    if (state_.position == static_cast<int64_t>(order_.size())) {
+      order_ = shard_of(state_.epoch + 1);
+      state_ = {state_.epoch + 1, 0};
+    }
     indices.push_back(order_[static_cast<size_t>(state_.position++)]);
   }
   return indices;
@@ -68,15 +70,12 @@ std::vector<int64_t> Sampler::next(int64_t count) {
 
 void Sampler::restore(const SamplerState& state) {
   require(state.epoch >= 0, "cannot resume in epoch {} of the data", state.epoch);
-  const SamplerState before = state_;
-  if (state.epoch != state_.epoch) begin_epoch(state.epoch);
-  const auto size = static_cast<int64_t>(order_.size());
-  if (state.position < 0 || state.position > size) {
-    if (state.epoch != before.epoch) begin_epoch(before.epoch);
-    state_ = before;
-    fail("cannot resume at sequence {} of an epoch of {}: other data, context or number of ranks?",
-         state.position, size);
-  }
+  std::vector<int64_t> order = state.epoch == state_.epoch ? order_ : shard_of(state.epoch);
+  const auto size = static_cast<int64_t>(order.size());
+  require(0 <= state.position && state.position <= size,
+          "cannot resume at sequence {} of an epoch of {}: other data, context or number of ranks?",
+          state.position, size);
+  order_ = std::move(order);
   state_ = state;
 }
 

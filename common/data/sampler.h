@@ -38,13 +38,13 @@ class Sampler {
   void restore(const SamplerState& state);
 
  private:
-  void begin_epoch(int64_t epoch);
+  std::vector<int64_t> shard_of(int64_t epoch) const;
 
   int64_t sequences_;
   uint64_t seed_;
   Shard shard_;
   SamplerState state_;
-  std::vector<int64_t> order_;
+  std::vector<int64_t> order_;  // the shard of this epoch
 };
 
 }  // namespace lab
