@@ -74,20 +74,14 @@ std::string row_text(const Columns& columns, bool color) {
 // "         0         10        20", in the columns of the grid.
 std::string scale_text(const GridLayout& layout, const std::string& unit, size_t width) {
   constexpr double kColumnsPerTick = 10;
-  const TimeScale scale = time_scale(layout.time, unit);
-  const double range = layout.time * scale.factor;
   const auto columns = static_cast<double>(layout.columns);
-  double distance = tick_distance(range, std::max(1.0, columns / kColumnsPerTick));
-  if (layout.cell > 0) distance = std::max(distance, 1.0);
   std::string text(layout.name_width, ' ');
-  for (int i = 0; i * distance <= range * (1 + 1e-9); ++i) {
-    const double tick = i * distance;
-    const auto column = static_cast<size_t>(std::lround(tick / range * columns));
-    std::string number = fmt::format("{:g}", tick);
-    if (i == 0 && !scale.name.empty()) number += " " + scale.name;
+  for (const auto& [time, label] :
+       ticks_of(layout.time, unit, columns / kColumnsPerTick, layout.cell > 0 ? 1 : 0)) {
+    const auto column = static_cast<size_t>(std::lround(time / layout.time * columns));
     const size_t place = layout.name_width + column;
-    if (place < text.size() || place + number.size() > width) continue;
-    text += std::string(place - text.size(), ' ') + number;
+    if (place < text.size() || place + label.size() > width) continue;
+    text += std::string(place - text.size(), ' ') + label;
   }
   return text;
 }

@@ -1,6 +1,5 @@
 // Timelines as an SVG figure.
 #include <algorithm>
-#include <cmath>
 
 #include "common/error.h"
 #include "common/io/markup.h"
@@ -132,17 +131,11 @@ class Figure {
 
   std::string scale() const {
     constexpr double kPixelsPerTick = 70;
-    if (time_ <= 0) return "";
-    const TimeScale units = time_scale(time_, timeline_.unit);
-    const double range = time_ * units.factor;
-    const double distance = tick_distance(range, std::max(1.0, time_width_ / kPixelsPerTick));
     std::string svg;
-    for (int i = 0; i * distance <= range * (1 + 1e-9); ++i) {
-      const double place = x(i * distance / units.factor);
-      svg += fmt::format("<path class=\"tick\" d=\"M{:.1f} {:.1f}v5\"/>\n", place, bottom_ - 4);
-      svg += label(place, bottom_ + 16, "faint mid",
-                   fmt::format("{:g}{}{}", i * distance, i == 0 && !units.name.empty() ? " " : "",
-                               i == 0 ? units.name : ""));
+    for (const Tick& tick : ticks_of(time_, timeline_.unit, time_width_ / kPixelsPerTick)) {
+      svg +=
+          fmt::format("<path class=\"tick\" d=\"M{:.1f} {:.1f}v5\"/>\n", x(tick.time), bottom_ - 4);
+      svg += label(x(tick.time), bottom_ + 16, "faint mid", tick.label);
     }
     return svg;
   }

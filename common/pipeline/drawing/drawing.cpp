@@ -22,6 +22,17 @@ std::string join(const char* verb, const std::string& object) {
   return object.empty() ? verb : fmt::format("{} {}", verb, object);
 }
 
+// How times of about this size are written: `factor` times the time, then `name`.
+struct TimeScale {
+  double factor = 1;
+  std::string name;  // "ms"; may be empty
+};
+
+TimeScale time_scale(double time, const std::string& unit) {
+  if (unit != "s" || time >= 1) return {1, unit};
+  return time >= 1e-3 ? TimeScale{1e3, "ms"} : TimeScale{1e6, "us"};
+}
+
 }  // namespace
 
 std::string rank_name(const Timeline& timeline, int rank) {
@@ -76,11 +87,6 @@ std::string describe_message(const Span& message, int rank) {
   return join(span_name(message.kind).data(), pass_of(message, rank));
 }
 
-TimeScale time_scale(double time, const std::string& unit) {
-  if (unit != "s" || time >= 1) return {1, unit};
-  return time >= 1e-3 ? TimeScale{1e3, "ms"} : TimeScale{1e6, "us"};
-}
-
 std::string format_time(double time, const std::string& unit) {
   const TimeScale scale = time_scale(time, unit);
   const double value = time * scale.factor;
@@ -100,6 +106,18 @@ double tick_distance(double range, double parts) {
   for (const double factor : {1.0, 2.0, 5.0})
     if (factor * power >= least * (1 - 1e-9)) return factor * power;
   return 10 * power;
+}
+
+std::vector<Tick> ticks_of(double time, const std::string& unit, double parts, double least) {
+  if (time <= 0) return {};
+  const TimeScale scale = time_scale(time, unit);
+  const double range = time * scale.factor;
+  const double distance = std::max(least, tick_distance(range, std::max(1.0, parts)));
+  std::vector<Tick> ticks;
+  for (int i = 0; i * distance <= range * (1 + 1e-9); ++i)
+    ticks.push_back({i * distance / scale.factor, fmt::format("{:g}", i * distance)});
+  if (!scale.name.empty()) ticks.front().label += " " + scale.name;
+  return ticks;
 }
 
 }  // namespace lab

@@ -25,18 +25,20 @@ std::string describe_span(const Span& span, int rank);
 /// The same of a message: "recv F3", "send B2".
 std::string describe_message(const Span& message, int rank);
 
-/// How times of about this size are written: `factor` times the time, then `name`.
-struct TimeScale {
-  double factor = 1;
-  std::string name;  // "ms"; may be empty
-};
-TimeScale time_scale(double time, const std::string& unit);
-
 /// "12.3 ms", "24".
 std::string format_time(double time, const std::string& unit);
 
 /// 1, 2 or 5 times a power of ten: the smallest such distance that divides `range` into at most
 /// `parts` parts. `range` > 0, `parts` >= 1.
 double tick_distance(double range, double parts);
+
+/// Where the axis below a timeline has a number, and which: "0 ms", "10", "20", ...
+struct Tick {
+  double time;
+  std::string label;
+};
+/// From 0 to `time`, which they divide into at most `parts` parts; none if `time` is 0. `least`:
+/// the least distance, in the unit of the labels.
+std::vector<Tick> ticks_of(double time, const std::string& unit, double parts, double least = 0);
 
 }  // namespace lab

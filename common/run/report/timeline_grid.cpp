@@ -179,18 +179,14 @@ class Grid {
 
   std::string axis() const {
     std::string svg;
-    const TimeScale scale = time_scale(time_, step_.measured.unit);
-    const double range = time_ * scale.factor;
-    const double distance = range > 0 ? tick_distance(range, width_ / 80) : 1;
-    for (int i = 0; range > 0 && i * distance <= range * (1 + 1e-9); ++i) {
-      const double place = percent(i * distance / scale.factor);
+    for (const Tick& tick : ticks_of(time_, step_.measured.unit, width_ / 80)) {
+      const double place = percent(tick.time);
       svg += fmt::format("<line class=\"axis\" x1=\"{0:.3f}%\" x2=\"{0:.3f}%\" y2=\"5\"/>", place);
-      svg += fmt::format("<text class=\"{}\" x=\"{:.3f}%\" y=\"18\">{:g}{}</text>\n",
-                         i == 0       ? "start"
+      svg += fmt::format("<text class=\"{}\" x=\"{:.3f}%\" y=\"18\">{}</text>\n",
+                         place == 0   ? "start"
                          : place > 97 ? "end"
                                       : "middle",
-                         place, i * distance,
-                         i == 0 && !scale.name.empty() ? fmt::format(" {}", scale.name) : "");
+                         place, tick.label);
     }
     return fmt::format(
         "<span class=\"name\"></span><svg class=\"axes\" height=\"24\">{}</svg><span></span>\n",
