@@ -63,7 +63,6 @@ Tokenizer::Tokenizer(const std::filesystem::path& model) : impl_(std::make_uniqu
 
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 int64_t Tokenizer::vocab_size() const { return impl_->processor.GetPieceSize(); }
 int32_t Tokenizer::bos() const { return impl_->processor.bos_id(); }

@@ -19,7 +19,6 @@ class Tokenizer {
   explicit Tokenizer(const std::filesystem::path& model);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
-  Tokenizer& operator=(Tokenizer&&) noexcept;
 
   int64_t vocab_size() const;
   int32_t bos() const;  // begin of sequence

@@ -136,9 +136,7 @@ CudaAccelerator& cuda_accelerator() { return dynamic_cast<CudaAccelerator&>(acce
 
 }  // namespace cuda
 
-namespace detail {
-
-AcceleratorSupport find_accelerators() {
+AcceleratorSupport accelerator_support() {
   const auto none = [](const std::string& reason) -> AcceleratorSupport {
     return {.count = 0, .problem = "no GPU can be used: " + reason};
   };
@@ -156,9 +154,8 @@ AcceleratorSupport find_accelerators() {
   return {.count = count, .problem = ""};
 }
 
-std::unique_ptr<Accelerator> open_accelerator(int index) {
+std::unique_ptr<Accelerator> detail::open_accelerator(int index) {
   return std::make_unique<cuda::CudaAccelerator>(index);
 }
 
-}  // namespace detail
 }  // namespace lab

@@ -14,8 +14,6 @@ Accelerator*& opened() {
 
 }  // namespace
 
-AcceleratorSupport accelerator_support() { return detail::find_accelerators(); }
-
 void use_accelerator(int index) {
   if (opened() != nullptr) {
     require(opened()->index() == index, "GPU {} was asked for, but this process uses GPU {}", index,

@@ -95,6 +95,8 @@ struct AcceleratorSupport {
   int count = 0;        // GPUs that can be used
   std::string problem;  // why there is none, and what to do about it; empty if count > 0
 };
+/// Defined once per program: by the CUDA backend, by its emulation, or by the substitute that is
+/// linked where no CUDA toolkit was found.
 AcceleratorSupport accelerator_support();
 
 /// Chooses the GPU of this process, before its first use. Throws Error if there is no GPU of that
@@ -106,9 +108,7 @@ void use_accelerator(int index);
 Accelerator& accelerator();
 
 namespace detail {
-/// Defined once per program: by the CUDA backend, by its emulation, or by the substitute that is
-/// linked where no CUDA toolkit was found.
-AcceleratorSupport find_accelerators();
+/// Defined where accelerator_support is.
 std::unique_ptr<Accelerator> open_accelerator(int index);
 }  // namespace detail
 
