@@ -34,12 +34,21 @@ void LlamaConfig::validate() const {
           "model: embedding_scale is {}, with a tied head it must be 1", embedding_scale);
 }
 
+int64_t layer_matrices(const LlamaConfig& c) {
+  return c.dim * (2 * c.query_width() + 2 * c.key_width() + 3 * c.hidden_dim);
+}
+
+int64_t layer_parameters(const LlamaConfig& c) { return layer_matrices(c) + 2 * c.dim; }
+
+int64_t parameter_count(const LlamaConfig& config, const StageSpan& span) {
+  const int64_t table = config.vocab_size * config.dim;
+  const bool shared = config.tied_head && span.embeds;
+  return (span.embeds ? table : 0) + span.layers() * layer_parameters(config) +
+         (span.has_head ? config.dim + (shared ? 0 : table) : 0);
+}
+
 int64_t parameter_count(const LlamaConfig& config) {
-  const int64_t q_width = config.heads * config.head_dim();
-  const int64_t kv_width = config.kv_heads * config.head_dim();
-  const int64_t layer = config.dim * (2 * q_width + 2 * kv_width + 3 * config.hidden_dim + 2);
-  const int64_t embeddings = config.tied_head ? 1 : 2;
-  return embeddings * config.vocab_size * config.dim + config.layers * layer + config.dim;
+  return parameter_count(config, StageSpan::whole(config));
 }
 
 }  // namespace lab

@@ -24,6 +24,8 @@ struct LlamaConfig {
   int64_t head_width = 0;        // D, of a slice of a model (TensorSlice); 0: dim / heads
 
   int64_t head_dim() const { return head_width > 0 ? head_width : dim / heads; }
+  int64_t query_width() const { return heads * head_dim(); }   // Q, of all heads together
+  int64_t key_width() const { return kv_heads * head_dim(); }  // K, likewise; also that of values
 
   /// Throws Error naming the first impossible size (not positive, heads do not divide dim, kv_heads
   /// do not divide heads, odd head_dim, absurdly large), or an embedding_scale other than 1 with a
@@ -32,9 +34,6 @@ struct LlamaConfig {
 
   bool operator==(const LlamaConfig&) const = default;
 };
-
-/// Number of weights of the whole model.
-int64_t parameter_count(const LlamaConfig& config);
 
 /// A contiguous part of the model: layers [first_layer, last_layer), preceded by the embedding if
 /// `embeds`, followed by the final norm and the head if `has_head`. The whole model is the span
@@ -47,8 +46,23 @@ struct StageSpan {
 
   static StageSpan whole(const LlamaConfig& config) { return {0, config.layers, true, true}; }
 
+  int64_t layers() const { return last_layer - first_layer; }
+
   bool operator==(const StageSpan&) const = default;
 };
+
+/// Number of weights of the matrices of a layer.
+int64_t layer_matrices(const LlamaConfig& config);
+
+/// Number of weights of a layer: its matrices and its two norms.
+int64_t layer_parameters(const LlamaConfig& config);
+
+/// Number of weights of a stage, as LlamaStage::parameter_count(). A tied head counts once where
+/// the stage also embeds.
+int64_t parameter_count(const LlamaConfig& config, const StageSpan& span);
+
+/// The same of the whole model.
+int64_t parameter_count(const LlamaConfig& config);
 
 /// Which part of each of these layers: `ranks` ranks divide the matrices among them
 /// (common/model/slice.h). One rank: all of it.

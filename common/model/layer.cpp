@@ -6,16 +6,13 @@
 namespace lab {
 namespace {
 
-int64_t query_width(const LlamaConfig& c) { return c.heads * c.head_dim(); }
-int64_t key_width(const LlamaConfig& c) { return c.kv_heads * c.head_dim(); }
-
 /// Queries, keys and values inside a [N, Q+2K] matrix.
 struct Qkv {
   Qkv(const LlamaConfig& c, const Tensor& all)
-      : q(all.columns(0, query_width(c))),
-        k(all.columns(query_width(c), query_width(c) + key_width(c))),
-        v(all.columns(query_width(c) + key_width(c), query_width(c) + 2 * key_width(c))),
-        qk(all.columns(0, query_width(c) + key_width(c))) {}
+      : q(all.columns(0, c.query_width())),
+        k(all.columns(c.query_width(), c.query_width() + c.key_width())),
+        v(all.columns(c.query_width() + c.key_width(), c.query_width() + 2 * c.key_width())),
+        qk(all.columns(0, c.query_width() + c.key_width())) {}
   Tensor q, k, v;
   Tensor qk;  // what is rotated
 };
@@ -64,8 +61,8 @@ LayerActivations::LayerActivations(const LlamaConfig& c, int64_t batch, int64_t 
     return Tensor::empty({rows, columns}, memory.device, memory.between());
   };
   attention_inverse_rms = Tensor::empty({rows}, memory.device);
-  qkv = between(query_width(c) + 2 * key_width(c));
-  attention = between(query_width(c));
+  qkv = between(c.query_width() + 2 * c.key_width());
+  attention = between(c.query_width());
   logsumexp = Tensor::empty({batch, c.heads, length}, memory.device);
   middle = Tensor::empty({rows, c.dim}, memory.device);
   mlp_inverse_rms = Tensor::empty({rows}, memory.device);
@@ -86,8 +83,8 @@ LayerScratch::LayerScratch(const LlamaConfig& c, int64_t batch, int64_t length,
   normed = between(c.dim);
   normed_gradient = between(c.dim);
   hidden = between(c.hidden_dim);
-  attention = between(query_width(c));
-  qkv = between(query_width(c) + 2 * key_width(c));
+  attention = between(c.query_width());
+  qkv = between(c.query_width() + 2 * c.key_width());
 }
 
 void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor& rope_angles,

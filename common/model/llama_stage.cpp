@@ -59,9 +59,8 @@ InFlight::InFlight(const LlamaConfig& config, const StageSpan& span, int64_t bat
     : batch(batch_size), length(sequence), memory(memory_of_layers), tokens(memory.device) {
   const Device device = memory.device;
   const int64_t rows = batch * length;
-  const int64_t layer_count = span.last_layer - span.first_layer;
-  for (int64_t l = 0; l < layer_count; ++l) layers.emplace_back(config, batch, length, memory);
-  for (int64_t l = 0; l <= layer_count; ++l)
+  for (int64_t l = 0; l < span.layers(); ++l) layers.emplace_back(config, batch, length, memory);
+  for (int64_t l = 0; l <= span.layers(); ++l)
     hidden.push_back(Tensor::empty({rows, config.dim}, device));
   if (span.has_head) {
     inverse_rms = Tensor::empty({rows}, device);

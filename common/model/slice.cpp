@@ -38,9 +38,9 @@ Cut cut_of(const std::string& name) {
 Shape whole_shape(const std::string& name, const LlamaConfig& c) {
   const auto is = [&](const char* end) { return name.ends_with(end); };
   if (is("norm.weight")) return {c.dim};
-  if (is("q_proj.weight")) return {c.heads * c.head_dim(), c.dim};
-  if (is("k_proj.weight") || is("v_proj.weight")) return {c.kv_heads * c.head_dim(), c.dim};
-  if (is("o_proj.weight")) return {c.dim, c.heads * c.head_dim()};
+  if (is("q_proj.weight")) return {c.query_width(), c.dim};
+  if (is("k_proj.weight") || is("v_proj.weight")) return {c.key_width(), c.dim};
+  if (is("o_proj.weight")) return {c.dim, c.query_width()};
   if (is("gate_proj.weight") || is("up_proj.weight")) return {c.hidden_dim, c.dim};
   if (is("down_proj.weight")) return {c.dim, c.hidden_dim};
   require(is("embed_tokens.weight") || is("lm_head.weight"), "no parameter is called {}", name);

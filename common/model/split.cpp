@@ -4,14 +4,17 @@
 
 namespace lab {
 
+double layer_flops(const LlamaConfig& config, int64_t length) {
+  const double attention = static_cast<double>(config.query_width()) * static_cast<double>(length);
+  return 2 * (static_cast<double>(layer_matrices(config)) + attention);
+}
+
+double head_flops(const LlamaConfig& config) {
+  return 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.dim);
+}
+
 double head_cost(const LlamaConfig& config, int64_t length) {
-  const auto dim = static_cast<double>(config.dim);
-  const auto q_width = static_cast<double>(config.heads * config.head_dim());
-  const auto kv_width = static_cast<double>(config.kv_heads * config.head_dim());
-  const auto hidden = static_cast<double>(config.hidden_dim);
-  const double matrices = dim * (q_width + 2 * kv_width) + q_width * dim + 3 * dim * hidden;
-  const double attention = 2 * q_width * static_cast<double>(length) / 2;  // scores and their sums
-  return static_cast<double>(config.vocab_size) * dim / (matrices + attention);
+  return head_flops(config) / layer_flops(config, length);
 }
 
 std::vector<StageSpan> spans_of(const LlamaConfig& config, const std::vector<int64_t>& counts) {

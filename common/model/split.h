@@ -8,9 +8,16 @@
 
 namespace lab {
 
-/// What the head costs, in layers: the ratio of their multiplications per token in the forward
-/// pass, for sequences of T = `length` tokens. Backward passes cost twice as much, of both. A
-/// layer's matrices count in full, its attention as over T/2 earlier tokens on average.
+/// Floating-point operations of a layer's forward pass per token, in sequences of T = `length`
+/// tokens. Two for each of a matrix's weights (a multiplication and an addition); attention takes
+/// 2 * 2 * Q * T/2, since a token sees T/2 earlier ones on average (scores, and sums of values).
+/// Norms, SwiGLU and softmax are left out. Kaplan et al., "Scaling laws" (2020), section 2.1.
+double layer_flops(const LlamaConfig& config, int64_t length);
+
+/// The same for the head: 2 V C.
+double head_flops(const LlamaConfig& config);
+
+/// What the head costs, in layers: the ratio of these. Backward passes cost twice as much, of both.
 double head_cost(const LlamaConfig& config, int64_t length);
 
 /// Stages of `counts[s]` layers each; the first embeds, the last one has the head. Throws Error

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "common/model/config.h"
 #include "common/tensor/parallel.h"
-#include "common/tools/plan/model_cost.h"
 #include "tests/grading/reference.h"
 #include "tests/grading/training_rank.h"
 
@@ -75,7 +75,7 @@ TrainingOracle::TrainingOracle(const TrainingCase& training)
       initial_weights_(to_doubles(packed(model_, model_.parameters()))),
       stage_begins_{0} {
   for (int stage = 0; stage < training.stages(); ++stage)
-    stage_begins_.push_back(stage_begins_.back() + static_cast<size_t>(stage_parameters(
+    stage_begins_.push_back(stage_begins_.back() + static_cast<size_t>(parameter_count(
                                                        training.model, training.span(stage))));
 }
 

@@ -200,7 +200,7 @@ std::vector<double> free_ends(const Training& training, int stages, int microbat
 
 double reduce_seconds(const Training& training, const Link& link, int stages, size_t stage) {
   const StageSpan span = balanced_spans(training.model, stages, 256)[stage];
-  return all_reduce_seconds(link, 4.0 * static_cast<double>(stage_parameters(training.model, span)),
+  return all_reduce_seconds(link, 4.0 * static_cast<double>(parameter_count(training.model, span)),
                             2);
 }
 

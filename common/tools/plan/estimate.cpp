@@ -65,8 +65,7 @@ class Estimator {
 
   Estimate run() const {
     Estimate result{.layout = layout_, .microbatch = microbatch_, .layers = {}, .memory = {}};
-    for (const StageSpan& span : spans_)
-      result.layers.push_back(span.last_layer - span.first_layer);
+    for (const StageSpan& span : spans_) result.layers.push_back(span.layers());
     add_memory(result);
     add_time(result);
     return result;
@@ -118,7 +117,7 @@ class Estimator {
       const StageSpan& span = spans_[static_cast<size_t>(s)];
       const StageFlops flops = stage_flops(slice_, span, training_.length, training_.recompute);
       const double sum = messages ? sum_over_slices(s, bytes) : 0;
-      const auto in_layers = static_cast<double>(2 * (span.last_layer - span.first_layer));
+      const auto in_layers = static_cast<double>(2 * span.layers());
       const double again = training_.recompute ? in_layers : 0;
       result.push_back({.forward = flops.forward * tokens() / share_.flops +
                                    sum * (in_layers + (span.embeds ? 1 : 0)),
@@ -175,7 +174,7 @@ class Estimator {
   }
 
   double parameters(int stage) const {
-    return static_cast<double>(stage_parameters(slice_, spans_[static_cast<size_t>(stage)]));
+    return static_cast<double>(parameter_count(slice_, spans_[static_cast<size_t>(stage)]));
   }
 
   const Training& training_;
@@ -208,7 +207,7 @@ void Training::validate() const {
 
 double parameter_memory(const Training& training, const Layout& layout, const StageSpan& span) {
   const LlamaConfig slice = slice_of_model(training.model, layout.tp);
-  const auto all = static_cast<double>(stage_parameters(slice, span));
+  const auto all = static_cast<double>(parameter_count(slice, span));
   const auto part = static_cast<double>(largest_part(slice));
   const double value = training.precision.value;
   const double gradient = training.precision.gradient;
@@ -249,7 +248,7 @@ double calibrated_flops(const Training& training, const Cluster& cluster, double
   const StageSpan whole = StageSpan::whole(training.model);
   const StageFlops flops = stage_flops(training.model, whole, training.length, training.recompute);
   const auto tokens = static_cast<double>(training.batch * training.length);
-  const double update = static_cast<double>(stage_parameters(training.model, whole)) *
+  const double update = static_cast<double>(parameter_count(training.model, whole)) *
                         training.precision.update / cluster.device.memory_bandwidth;
   const double seconds = tokens / tokens_per_s - update;
   require(

@@ -8,18 +8,10 @@
 namespace lab {
 namespace {
 
-int64_t query_width(const LlamaConfig& c) { return c.heads * c.head_dim(); }
-int64_t key_width(const LlamaConfig& c) { return c.kv_heads * c.head_dim(); }
-int64_t qkv_width(const LlamaConfig& c) { return query_width(c) + 2 * key_width(c); }
-int64_t layers_of(const StageSpan& span) { return span.last_layer - span.first_layer; }
-
-/// Weights of a layer's matrices.
-int64_t layer_matrices(const LlamaConfig& c) {
-  return c.dim * (qkv_width(c) + query_width(c) + 3 * c.hidden_dim);
-}
+int64_t qkv_width(const LlamaConfig& c) { return c.query_width() + 2 * c.key_width(); }
 
 int64_t layer_kept(const LlamaConfig& c) {
-  return 2 + qkv_width(c) + query_width(c) + c.heads + c.dim + 2 * c.hidden_dim;
+  return 2 + qkv_width(c) + c.query_width() + c.heads + c.dim + 2 * c.hidden_dim;
 }
 
 /// Layers of the last stage that make the slowest stage fastest.
@@ -39,42 +31,26 @@ int64_t layers_of_last(int64_t layers, int64_t stages, double head) {
 
 }  // namespace
 
-double layer_flops(const LlamaConfig& config, int64_t length) {
-  const double attention = static_cast<double>(query_width(config)) * static_cast<double>(length);
-  return 2 * (static_cast<double>(layer_matrices(config)) + attention);
-}
-
-double head_flops(const LlamaConfig& config) {
-  return 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.dim);
-}
-
 StageFlops stage_flops(const LlamaConfig& config, const StageSpan& span, int64_t length,
                        bool recompute) {
-  const double layers = static_cast<double>(layers_of(span)) * layer_flops(config, length);
+  const double layers = static_cast<double>(span.layers()) * layer_flops(config, length);
   const double forward = layers + (span.has_head ? head_flops(config) : 0.0);
   return {.forward = forward, .backward = 2 * forward + (recompute ? layers : 0.0)};
 }
 
-int64_t stage_parameters(const LlamaConfig& config, const StageSpan& span) {
-  const int64_t table = config.vocab_size * config.dim;
-  const bool shared = config.tied_head && span.embeds;
-  return (span.embeds ? table : 0) + layers_of(span) * (layer_matrices(config) + 2 * config.dim) +
-         (span.has_head ? config.dim + (shared ? 0 : table) : 0);
-}
-
 int64_t largest_part(const LlamaConfig& config) {
   const int64_t ends = config.vocab_size * config.dim + config.dim;
-  return std::max(layer_matrices(config) + 2 * config.dim, ends);
+  return std::max(layer_parameters(config), ends);
 }
 
 int64_t kept_per_token(const LlamaConfig& config, const StageSpan& span, bool recompute) {
-  const int64_t layers = layers_of(span);
+  const int64_t layers = span.layers();
   return (recompute ? 0 : layers * layer_kept(config)) + (layers + 1) * config.dim +
          (span.has_head ? 1 + config.vocab_size : 0);
 }
 
 int64_t scratch_per_token(const LlamaConfig& config, bool recompute) {
-  return 3 * config.dim + config.hidden_dim + query_width(config) + qkv_width(config) +
+  return 3 * config.dim + config.hidden_dim + config.query_width() + qkv_width(config) +
          (recompute ? layer_kept(config) : 0);
 }
 

@@ -8,15 +8,6 @@
 
 namespace lab {
 
-/// Floating-point operations of a layer's forward pass per token, in sequences of T = `length`
-/// tokens. Two for each of a matrix's weights (a multiplication and an addition); attention takes
-/// 2 * 2 * Q * T/2, since a token sees T/2 earlier ones on average (scores, and sums of values).
-/// Norms, SwiGLU and softmax are left out. Kaplan et al., "Scaling laws" (2020), section 2.1.
-double layer_flops(const LlamaConfig& config, int64_t length);
-
-/// The same for the head: 2 V C.
-double head_flops(const LlamaConfig& config);
-
 /// What a stage computes per token: forward, and backward, which takes two matrix products for each
 /// of the forward's. `recompute`: the backward pass runs the layers' forward again, from the
 /// layers' inputs (Chen et al., "Training deep nets with sublinear memory cost" (2016)).
@@ -26,10 +17,6 @@ struct StageFlops {
 };
 StageFlops stage_flops(const LlamaConfig& config, const StageSpan& span, int64_t length,
                        bool recompute);
-
-/// Weights of a stage, as LlamaStage::parameter_count(). A tied head counts once where the stage
-/// also embeds.
-int64_t stage_parameters(const LlamaConfig& config, const StageSpan& span);
 
 /// Weights of the largest part of a model that is held in shards: a layer, or one of its ends.
 int64_t largest_part(const LlamaConfig& config);
