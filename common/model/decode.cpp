@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "common/model/layer.h"
 #include "common/model/llama_stage.h"
 #include "common/model/llama_stage_impl.h"
 #include "common/ops/ops.h"
@@ -10,11 +11,7 @@
 namespace lab {
 
 struct LlamaStage::KvCache {
-  struct Layer {
-    Tensor keys;    // [room, K]
-    Tensor values;  // [room, K]
-  };
-  std::vector<Layer> layers;
+  std::vector<KeysAndValues> layers;
   int64_t length = 0;
   int64_t room = 0;  // tokens; grows, since a context may be far longer than a story
 
@@ -27,7 +24,7 @@ struct LlamaStage::KvCache {
       if (length > 0) larger.rows(0, length).copy_from(tensor.rows(0, length));
       tensor = larger;
     };
-    for (Layer& layer : layers) {
+    for (KeysAndValues& layer : layers) {
       enlarge(layer.keys);
       enlarge(layer.values);
     }
@@ -53,52 +50,25 @@ Tensor LlamaStage::decode(std::span<const int32_t> tokens, KvCache& cache) const
   require(count >= 1 && total <= c.context, "{} tokens after {} do not fit the context of {}",
           count, past, c.context);
 
-  const int64_t q_width = c.heads * c.head_dim();
-  const int64_t k_width = c.kv_heads * c.head_dim();
-  const auto room = [&](Shape shape) { return Tensor::empty(std::move(shape), impl_->device); };
-  const Tensor x = room({count, c.dim});
-  const Tensor normed = room({count, c.dim});
-  const Tensor inverse_rms = room({count});
-  const Tensor qkv = room({count, q_width + 2 * k_width});
-  const Tensor attention = room({count, q_width});
-  const Tensor logsumexp = room({c.heads, count});
-  const Tensor gate_up = room({count, 2 * c.hidden_dim});
-  const Tensor hidden = room({count, c.hidden_dim});
-  const AttentionShape shape{.batch = 1,
-                             .queries = count,
-                             .keys = total,
-                             .heads = c.heads,
-                             .kv_heads = c.kv_heads,
-                             .head_dim = c.head_dim()};
-
   check_tokens(tokens, c);
-  cache.grow(total, c.context, k_width, impl_->device);
+  cache.grow(total, c.context, c.key_width(), impl_->device);
+  const LayerShape shape{.config = c, .batch = 1, .length = count, .past = past};
+  const LayerMemory memory{.device = impl_->device};
+  LayerActivations kept(c, 1, count, memory);
+  LayerScratch scratch(c, 1, count, memory);
+  const Tensor x = Tensor::empty({count, c.dim}, impl_->device);
   DeviceTokens on_device(impl_->device);
   on_device.assign(tokens);
   embedding_forward(on_device.tokens(), impl_->weights.embedding.value, x);
-  for (size_t l = 0; l < impl_->weights.layers.size(); ++l) {
-    const LayerWeights& w = impl_->weights.layers[l];
-    const KvCache::Layer& kv = cache.layers[l];
-    rmsnorm_forward(x, w.attention_norm.value, c.norm_eps, normed, inverse_rms);
-    linear_forward(normed, w.qkv.value, qkv);
-    rope(qkv.columns(0, q_width + k_width), impl_->rope_angles, count, past, Rotation::kForward);
-    kv.keys.rows(past, total).copy_from(qkv.columns(q_width, q_width + k_width));
-    kv.values.rows(past, total).copy_from(qkv.columns(q_width + k_width, q_width + 2 * k_width));
-    attention_forward(shape, qkv.columns(0, q_width), kv.keys.rows(0, total),
-                      kv.values.rows(0, total), attention, logsumexp);
-    linear_forward(attention, w.attention_out.value, x, /*accumulate=*/true);
-
-    rmsnorm_forward(x, w.mlp_norm.value, c.norm_eps, normed, inverse_rms);
-    linear_forward(normed, w.gate_up.value, gate_up);
-    swiglu_forward(gate_up, hidden);
-    linear_forward(hidden, w.down.value, x, /*accumulate=*/true);
-  }
+  for (size_t l = 0; l < impl_->weights.layers.size(); ++l)
+    layer_forward(shape, impl_->weights.layers[l], impl_->rope_angles, x, kept, scratch, x,
+                  &cache.layers[l]);
   cache.length = total;
 
-  const Tensor last = normed.rows(count - 1, count);
+  const Tensor last = scratch.normed.rows(count - 1, count);
   rmsnorm_forward(x.rows(count - 1, count), impl_->weights.norm.value, c.norm_eps, last,
-                  inverse_rms.rows(0, 1));
-  const Tensor logits = room({1, c.vocab_size});
+                  kept.mlp_inverse_rms.rows(0, 1));
+  const Tensor logits = Tensor::empty({1, c.vocab_size}, impl_->device);
   linear_forward(last, impl_->weights.head.value, logits);
   return logits.view({c.vocab_size});
 }

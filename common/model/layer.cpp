@@ -30,12 +30,22 @@ struct Matrices {
   const Tensor& down;
 };
 
+/// Keys and values of all positions so far: those of this call, which also go into the cache, after
+/// the past ones that it holds.
+KeysAndValues with_past(const LayerShape& shape, const Qkv& qkv, const KeysAndValues* cache) {
+  if (cache == nullptr) return {qkv.k, qkv.v};
+  const int64_t end = shape.past + shape.length;
+  cache->keys.rows(shape.past, end).copy_from(qkv.k);
+  cache->values.rows(shape.past, end).copy_from(qkv.v);
+  return {cache->keys.rows(0, end), cache->values.rows(0, end)};
+}
+
 }  // namespace
 
 AttentionShape LayerShape::attention() const {
   return {.batch = batch,
           .queries = length,
-          .keys = length,
+          .keys = past + length,
           .heads = config.heads,
           .kv_heads = config.kv_heads,
           .head_dim = config.head_dim()};
@@ -89,7 +99,7 @@ LayerScratch::LayerScratch(const LlamaConfig& c, int64_t batch, int64_t length,
 
 void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor& rope_angles,
                    const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
-                   const Tensor& output) {
+                   const Tensor& output, const KeysAndValues* cache) {
   const float epsilon = shape.config.norm_eps;
   const Matrices matrices(w, scratch.memory.between());
 
@@ -98,8 +108,9 @@ void layer_forward(const LayerShape& shape, const LayerWeights& w, const Tensor&
                   kept.attention_inverse_rms);
   linear_forward(scratch.normed, matrices.qkv, kept.qkv);
   const Qkv qkv(shape.config, kept.qkv);
-  rope(qkv.qk, rope_angles, shape.length, 0, Rotation::kForward);
-  attention_forward(shape.attention(), qkv.q, qkv.k, qkv.v, kept.attention, kept.logsumexp);
+  rope(qkv.qk, rope_angles, shape.length, shape.past, Rotation::kForward);
+  const auto [keys, values] = with_past(shape, qkv, cache);
+  attention_forward(shape.attention(), qkv.q, keys, values, kept.attention, kept.logsumexp);
   kept.middle.copy_from(input);
   linear_forward(kept.attention, matrices.attention_out, kept.middle, /*accumulate=*/true);
 

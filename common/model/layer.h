@@ -60,20 +60,29 @@ struct LayerScratch {
   Tensor rounded_logits;  // [B, T, V]
 };
 
+/// Keys and values of the positions of one sequence, [room, K] each.
+struct KeysAndValues {
+  Tensor keys;
+  Tensor values;
+};
+
 /// Geometry of one call: B sequences of T positions.
 struct LayerShape {
   const LlamaConfig& config;
   int64_t batch;
   int64_t length;
+  int64_t past = 0;  // positions before these, to which they attend, too
 
   /// As attention_forward and attention_backward want it.
   AttentionShape attention() const;
 };
 
-/// output [N, C] = layer(input [N, C]); fills `kept`.
+/// output [N, C] = layer(input [N, C]), which may be the same tensor if there is no backward pass;
+/// fills `kept`. `cache` has the keys and values of the past, if there is one, and receives those
+/// of this call.
 void layer_forward(const LayerShape& shape, const LayerWeights& weights, const Tensor& rope_angles,
                    const Tensor& input, LayerActivations& kept, LayerScratch& scratch,
-                   const Tensor& output);
+                   const Tensor& output, const KeysAndValues* cache = nullptr);
 
 /// `gradient` [N, C] is with respect to the output on entry and to the input on return. Adds to the
 /// gradients of the weights and consumes `kept`.
