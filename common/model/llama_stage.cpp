@@ -230,13 +230,15 @@ void LlamaStage::Impl::layers_backward(InFlight& state, const Tensor& gradient) 
       passes->layer_backward(shape, weights.layers[l], rope_angles, state.hidden[l],
                              state.layers[l], gradient);
     });
-    announce(weights.first_named(l), weights.first_named(l + 1));
+    announce(weights.part_of(l));
   }
 }
 
-void LlamaStage::Impl::announce(size_t first, size_t last) const {
-  if (gradient_ready)
-    for (size_t parameter = last; parameter-- > first;) gradient_ready(parameter);
+void LlamaStage::Impl::announce(size_t part) const {
+  if (!gradient_ready) return;
+  const size_t first = weights.first_of_part(part);
+  for (size_t parameter = weights.first_of_part(part + 1); parameter-- > first;)
+    gradient_ready(parameter);
 }
 
 Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient) {
@@ -259,10 +261,11 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
   }
 
   run(state, state.backward, [&] {
-    if (span.has_head)
+    if (span.has_head) {
       with_parts(Pass::kBackward, 0, head_parts(),
                  [&] { head_backward(state, logits_gradient, gradient); });
-    announce(weights.first_named(weights.layers.size()), weights.named.size());
+      announce(weights.part_of(weights.layers.size()));
+    }
     layers_backward(state, gradient);
     if (!span.embeds) return;
     with_parts(Pass::kBackward, part_order.size() - 1, 1, [&] {
@@ -270,7 +273,7 @@ Tensor LlamaStage::Impl::backward(InFlight& state, const Tensor& output_gradient
     });
     if (!gradient_ready) return;
     weights.fold_tied_gradient();
-    announce(0, 1);
+    announce(0);
   });
   if (span.embeds) return {};
   return (recorded ? gradient.clone() : gradient).view({state.batch, state.length, config.dim});

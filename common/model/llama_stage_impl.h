@@ -87,8 +87,8 @@ struct LlamaStage::Impl {
   void with_parts(Pass pass, size_t first, size_t count, const std::function<void()>& work) const;
   /// The parts that the head needs.
   size_t head_parts() const { return weights.tied_here ? 2 : 1; }
-  /// The gradients of the parameters at these places are ready, the last one first.
-  void announce(size_t first, size_t last) const;
+  /// The gradients of the part's parameters are ready, the last one first.
+  void announce(size_t part) const;
 
   PassObserver observer;         // may be empty
   GradientReady gradient_ready;  // may be empty

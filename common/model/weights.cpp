@@ -54,7 +54,7 @@ void initialise_normal(const Tensor& value, const std::string& name, float stand
 
 Weights::Weights(const LlamaConfig& model, const StageSpan& stage, Device device, uint64_t seed,
                  const TensorSlice& slice, WeightMemory whose)
-    : layers(static_cast<size_t>(stage.last_layer - stage.first_layer)),
+    : layers(static_cast<size_t>(stage.layers())),
       whole(model),
       config(slice_config(model, slice)),
       span(stage),
@@ -72,6 +72,7 @@ Weights::Weights(const LlamaConfig& model, const StageSpan& stage, Device device
       weight_count += count_of(slot.shape);
     }
     size += parts[p].size;
+    parts[p].first_named = named.size();
     const std::vector<Parameter> names = named_views(p);
     named.insert(named.end(), names.begin(), names.end());
   }
@@ -93,22 +94,34 @@ Weights::Weights(const LlamaConfig& model, const StageSpan& stage, Device device
 }
 
 std::vector<Weights::Slot> Weights::slots(size_t part) {
-  const int64_t q = config.heads * config.head_dim();
-  const int64_t k = config.kv_heads * config.head_dim();
+  const int64_t q = config.query_width();
+  const int64_t k = config.key_width();
+  const int64_t hidden = config.hidden_dim;
   const int64_t dim = config.dim;
-  if (span.embeds && part == 0) return {{&embedding, {config.vocab_size, dim}}};
+  const int64_t vocab = config.vocab_size;
+  if (span.embeds && part == 0) return {{&embedding, {vocab, dim}, {{kEmbedding, vocab}}}};
   const size_t l = part - part_of(0);
   if (l < layers.size()) {
     LayerWeights& layer = layers[l];
-    return {{&layer.attention_norm, {dim}},
-            {&layer.qkv, {q + 2 * k, dim}},
-            {&layer.attention_out, {dim, q}},
-            {&layer.mlp_norm, {dim}},
-            {&layer.gate_up, {2 * config.hidden_dim, dim}},
-            {&layer.down, {dim, config.hidden_dim}}};
+    const auto name = [&](const char* rest) {
+      return fmt::format("{}.{}", parts[part].name, rest);
+    };
+    return {{&layer.attention_norm, {dim}, {{name("input_layernorm.weight"), dim}}},
+            {&layer.qkv,
+             {q + 2 * k, dim},
+             {{name("self_attn.q_proj.weight"), q},
+              {name("self_attn.k_proj.weight"), k},
+              {name("self_attn.v_proj.weight"), k}}},
+            {&layer.attention_out, {dim, q}, {{name("self_attn.o_proj.weight"), dim}}},
+            {&layer.mlp_norm, {dim}, {{name("post_attention_layernorm.weight"), dim}}},
+            {&layer.gate_up,
+             {2 * hidden, dim},
+             {{name("mlp.gate_proj.weight"), hidden}, {name("mlp.up_proj.weight"), hidden}}},
+            {&layer.down, {dim, hidden}, {{name("mlp.down_proj.weight"), dim}}}};
   }
-  if (tied_here) return {{&norm, {dim}}};
-  return {{&norm, {dim}}, {&head, {config.vocab_size, dim}}};
+  const Slot last{&norm, {dim}, {{"model.norm.weight", dim}}};
+  if (tied_here) return {last};
+  return {last, {&head, {vocab, dim}, {{"lm_head.weight", vocab}}}};
 }
 
 std::vector<Parameter> Weights::named_views(size_t part) {
@@ -116,32 +129,14 @@ std::vector<Parameter> Weights::named_views(size_t part) {
   const auto rows = [](const Tensor& tensor, int64_t first, int64_t last) {
     return tensor.defined() ? tensor.rows(first, last) : Tensor();
   };
-  const auto add = [&](std::string name, const Weight& w) {
-    views.push_back({std::move(name), w.value, w.gradient});
-  };
-  const auto add_rows = [&](std::string name, const Weight& w, int64_t first, int64_t last) {
-    views.push_back({std::move(name), rows(w.value, first, last), rows(w.gradient, first, last)});
-  };
-  const int64_t q = config.heads * config.head_dim();
-  const int64_t k = config.kv_heads * config.head_dim();
-  const int64_t hidden = config.hidden_dim;
-  if (span.embeds && part == 0) {
-    add(kEmbedding, embedding);
-  } else if (part - part_of(0) < layers.size()) {
-    const LayerWeights& layer = layers[part - part_of(0)];
-    const std::string prefix = parts[part].name + ".";
-    add(prefix + "input_layernorm.weight", layer.attention_norm);
-    add_rows(prefix + "self_attn.q_proj.weight", layer.qkv, 0, q);
-    add_rows(prefix + "self_attn.k_proj.weight", layer.qkv, q, q + k);
-    add_rows(prefix + "self_attn.v_proj.weight", layer.qkv, q + k, q + 2 * k);
-    add(prefix + "self_attn.o_proj.weight", layer.attention_out);
-    add(prefix + "post_attention_layernorm.weight", layer.mlp_norm);
-    add_rows(prefix + "mlp.gate_proj.weight", layer.gate_up, 0, hidden);
-    add_rows(prefix + "mlp.up_proj.weight", layer.gate_up, hidden, 2 * hidden);
-    add(prefix + "mlp.down_proj.weight", layer.down);
-  } else {
-    add("model.norm.weight", norm);
-    if (!tied_here) add("lm_head.weight", head);
+  for (const auto& [weight, shape, names] : slots(part)) {
+    int64_t first = 0;
+    for (const auto& [name, count] : names) {
+      const int64_t last = first + count;
+      views.push_back(
+          {name, rows(weight->value, first, last), rows(weight->gradient, first, last)});
+      first = last;
+    }
   }
   return views;
 }

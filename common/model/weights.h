@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/model/config.h"
@@ -47,18 +48,15 @@ struct Weights {
   Tensor rounded;    // flat, same layout, bfloat16; undefined until it is needed
   std::vector<Parameter> named;
 
-  /// The place in `named` of the first parameter of this stage's layer `layer`; a layer has nine.
-  /// If `layer` is the number of layers: that of the norm.
-  size_t first_named(size_t layer) const { return (span.embeds ? 1 : 0) + 9 * layer; }
-
   /// A part is the embedding, a layer, or norm with head; see LlamaStage::part_count.
   size_t part_count() const { return parts.size(); }
   /// The part of this stage's layer `layer`. If `layer` is the number of layers: that of norm and
   /// head.
   size_t part_of(size_t layer) const { return (span.embeds ? 1 : 0) + layer; }
   struct Part {
-    std::string name;  // "model.layers.3"
-    int64_t size = 0;  // elements of its piece of a flat buffer, with gaps
+    std::string name;        // "model.layers.3"
+    int64_t size = 0;        // elements of its piece of a flat buffer, with gaps
+    size_t first_named = 0;  // the place in `named` of its first parameter
   };
   std::vector<Part> parts;
   int64_t weight_count = 0;  // without gaps
@@ -70,8 +68,7 @@ struct Weights {
   void initialise(size_t part, uint64_t seed);
   /// The place in `named` of a part's first parameter; of what follows the last, for `part_count`.
   size_t first_of_part(size_t part) const {
-    if (part == part_count()) return named.size();
-    return part == 0 ? 0 : first_named(part - part_of(0));
+    return part == part_count() ? named.size() : parts[part].first_named;
   }
 
   Weight embedding;  // [V, C], if the stage embeds
@@ -96,14 +93,15 @@ struct Weights {
   bool tied_here = false;
 
  private:
-  /// A weight of a part, and its shape.
+  /// A weight of a part, and the parameters that are stacked in it under the names of Hugging Face,
+  /// each with the number of its rows.
   struct Slot {
     Weight* weight;
     Shape shape;
+    std::vector<std::pair<std::string, int64_t>> names;
   };
   /// In the order in which they lie in memory.
   std::vector<Slot> slots(size_t part);
-  /// Views under the names of Hugging Face.
   std::vector<Parameter> named_views(size_t part);
   void view_as(Tensor Weight::*numbers, size_t part, const Tensor& flat);
   void name_again(size_t part);
