@@ -25,8 +25,7 @@ TEST(TcpStoreClientTest, SaysThatNobodyListens) {
   const std::string message =
       error_of([&] { TcpStore(kLoopback, port.number(), std::chrono::milliseconds(60)); });
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 60ms);
-  EXPECT_PRED2(contains, message,
-               fmt::format("no store at 127.0.0.1:{} after 0.06", port.number()));
+  EXPECT_PRED2(contains, message, fmt::format("no store at 127.0.0.1:{} after ", port.number()));
   EXPECT_PRED2(contains, message, "(Connection refused): is rank 0 running there?");
 }
 
