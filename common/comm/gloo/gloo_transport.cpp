@@ -135,7 +135,7 @@ class GlooTransport final : public Transport {
                     .timeout = timeout});
   }
 
-  /// Between two ranks, Gloo assumes that the first connection to a rank's port is the other
+  /// Older versions of Gloo take the first connection to the port that waits for a rank for that
   /// rank's; one from elsewhere, such as a port scanner, spoils the group. Then all ranks connect
   /// again, through other ports, and wait twice as long. `members`: as the world numbers them.
   static std::unique_ptr<Transport> connect(GlooDevice device, Store& store,
