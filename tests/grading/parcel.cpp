@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -120,13 +121,15 @@ class Reader {
   bool empty() const { return bytes_.empty(); }
   Tensor tensor() {
     Shape shape(count());
+    constexpr uint64_t kMost = uint64_t{1} << 40;  // above what any file holds
     uint64_t elements = 1;
     for (int64_t& size : shape) {
       get(&size, sizeof size);
-      require(size >= 0 && static_cast<uint64_t>(size) <= bytes_.size(), "it is cut off");
+      require(size >= 0 && static_cast<uint64_t>(size) <= kMost / std::max<uint64_t>(1, elements),
+              "it is cut off");
       elements *= static_cast<uint64_t>(size);
-      require(elements <= bytes_.size(), "it is cut off");
     }
+    require(elements <= bytes_.size(), "it is cut off");
     const Tensor tensor = Tensor::empty(shape);
     get(tensor.data(), elements * sizeof(float));
     return tensor;

@@ -33,6 +33,17 @@ TEST(Parcel, SurvivesItsFile) {
   EXPECT_TRUE(read.part("call1").empty());
 }
 
+/// Its other sizes may exceed what is left of the file.
+TEST(Parcel, ATensorWithoutElementsMayComeLast) {
+  const TempFolder folder;
+  for (const Shape& shape : {Shape{0, 4000}, Shape{4000, 0}, Shape{0}, Shape{50, 0, 70}}) {
+    Parcel parcel;
+    parcel.set("tensor", Tensor::empty(shape));
+    parcel.write(folder.path() / "p");
+    EXPECT_EQ(Parcel::read(folder.path() / "p").tensor("tensor").shape(), shape);
+  }
+}
+
 TEST(Parcel, DamagedFilesAreErrors) {
   const TempFolder folder;
   Parcel parcel;
