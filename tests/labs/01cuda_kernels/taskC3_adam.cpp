@@ -58,6 +58,7 @@ struct Terms {
   bool swapped = false;         // the corrections
   bool corrected_root = false;  // the root is divided, not what is under it
   bool one_decay = false;       // both moments decay by beta1
+  bool one_weight = false;      // what is new weighs 1 - beta1 in both
   bool keeps_moments = false;   // the new ones are not stored
   bool by_difference = false;   // old + (1 - beta) (new - old), in float
   int times = 1;
@@ -73,7 +74,8 @@ Element updated(const Terms& t) {
     const Element old = e;
     e.m = t.beta1 * e.m + (1 - t.beta1) * t.g;
     const double decay = t.one_decay ? t.beta1 : t.beta2;
-    e.v = decay * e.v + (1 - decay) * (t.square ? t.g * t.g : t.g);
+    const double weight = t.one_weight ? 1 - t.beta1 : 1 - decay;
+    e.v = decay * e.v + weight * (t.square ? t.g * t.g : t.g);
     if (t.by_difference) {
       const auto from = [](double before, double beta, double now) {
         const auto old_moment = static_cast<float>(before);
@@ -136,6 +138,13 @@ constexpr std::pair<const char*, Slip> kSlips[] = {
      [](Terms& t) { std::swap(t.beta1, t.beta2); }},
     {"the second moment decays by beta1; it should decay by beta2",
      [](Terms& t) { t.one_decay = true; }},
+    {"in the second moment, the new square weighs 1 - beta1; it should weigh 1 - beta2",
+     [](Terms& t) { t.one_weight = true; }},
+    {"epsilon is 1e-8 whatever the optimizer's configuration says",
+     [](Terms& t) { t.epsilon = 1e-8; }},
+    {"beta1 is 0.9 whatever the optimizer's configuration says", [](Terms& t) { t.beta1 = 0.9; }},
+    {"beta2 is 0.999 whatever the optimizer's configuration says",
+     [](Terms& t) { t.beta2 = 0.999; }},
     {"the moments are as they were: store the new ones for the next step",
      [](Terms& t) { t.keeps_moments = true; }},
     {"the learning rate is missing", [](Terms& t) { t.learning_rate = 1; }},
@@ -203,8 +212,8 @@ void judge_numbers(const Update& u, const Parcel& result, const Options& options
     };
     const std::string if_not_finite =
         what +
-        ": not finite: a division by 0, as from a bias correction with step 0, or memory "
-        "that holds no number?";
+        ": not finite: a division by 0, as without epsilon or from a bias correction with step 0, "
+        "or memory that holds no number?";
     expect_numbers(got,
                    {what, results_of(u, value), tolerance, place_in_row(1, "", "element"), mistakes,
                     if_not_finite},
