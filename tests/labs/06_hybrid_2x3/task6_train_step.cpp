@@ -24,6 +24,14 @@ TEST(Task6, EightRanks) {
   expect_training({step_cases({4, 2}, 2, 66)[0]}, lab::grading::buffered_messages());
 }
 
+TEST(Task6, FivePipelinesAndFiveStages) {
+  expect_training({step_cases({5, 1}, 2, 68)[0]}, lab::grading::buffered_messages());
+  expect_training({step_cases({1, 5}, 2, 69)[0]}, late_messages(69));
+}
+TEST(Task6, SixMicrobatches) {
+  expect_training({step_cases({2, 2}, 6, 70)[0]}, lab::grading::buffered_messages());
+}
+
 TEST(Task6, OverGloo) {
   const std::vector<StepCase> cases = step_cases({2, 3}, 2, 67);
   expect_training({cases[0], cases[3]}, {});
