@@ -315,6 +315,7 @@ TEST(PostedInSimulation, TravelWhileTheRankComputes) {
   });
   ASSERT_TRUE(report.succeeded()) << explain(report);
   EXPECT_EQ(report.times->finish, (std::vector<double>{24, 24}));
+  EXPECT_EQ(report.times->exposed, (std::vector<double>{6, 12}));
   const std::vector<int64_t> starts{1 + 4'000'000'000, 1 + 14'000'000'000};
   for (const auto& history : report.history)
     for (size_t i = 0; i < 2; ++i) {

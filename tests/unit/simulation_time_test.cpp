@@ -33,6 +33,7 @@ TEST(SimulationTime, AMessageTakesAlphaAndBetaForEachByte) {
     if (world.rank() == 1) world.recv(blank(0), 0);
   });
   EXPECT_EQ(report.times->finish, (Times{2.5, 2.5}));
+  EXPECT_EQ(report.times->exposed, (Times{2.5, 2.5}));
   EXPECT_EQ(report.times->makespan, 2.5);
   EXPECT_EQ(report.times->bytes(0, 1), 12);
   EXPECT_EQ(report.times->bytes(1, 0), 0);
@@ -45,6 +46,7 @@ TEST(SimulationTime, ASendWaitsForALateReceiver) {
     if (world.rank() == 1) world.recv(blank(3), 0);
   });
   EXPECT_EQ(report.times->finish, (Times{6, 6}));
+  EXPECT_EQ(report.times->exposed, (Times{6, 2}));
 }
 
 TEST(SimulationTime, ARankSendsAndReceivesAtTheSameTime) {
@@ -96,6 +98,7 @@ TEST(SimulationTime, WhatTravelsWhileARankComputesIsNotExposed) {
     });
     const double end = std::max(seconds, 2.0);
     EXPECT_EQ(report.times->finish, (Times{end, end}));
+    EXPECT_EQ(report.times->exposed, (Times{end - seconds, end - seconds}));
     ASSERT_EQ(report.times->traffic.size(), 1U);
     EXPECT_EQ(report.times->traffic[0].start, 0);
     EXPECT_EQ(report.times->traffic[0].end, 2);
@@ -133,6 +136,7 @@ TEST(SimulationTime, CollectivesCostARing) {
     world.all_reduce(blank(9));
   });
   EXPECT_EQ(report.times->finish, (Times{10, 10, 10})) << "it begins when the last rank is there";
+  EXPECT_EQ(report.times->exposed, (Times{10, 9, 8}));
   EXPECT_EQ(report.times->bytes(2, 0), 4 * 12);
 }
 
@@ -148,6 +152,7 @@ TEST(SimulationTime, AdditionsCostGammaAlsoWhereARankIsAlone) {
     EXPECT_EQ(sum.data()[3], 2003);
   });
   EXPECT_EQ(report.times->finish, (Times{2.5 + 3, 2.5 + 3}));
+  EXPECT_EQ(report.times->exposed, (Times{2.5, 2.5}));
 }
 
 TEST(SimulationTime, NoTimeDependsOnTheOrderOfThreads) {
@@ -169,6 +174,7 @@ TEST(SimulationTime, NoTimeDependsOnTheOrderOfThreads) {
     const auto report =
         simulate({.ranks = 5, .seed = seed, .shuffle_ranks = true, .costs = kCosts}, body);
     EXPECT_EQ(report.times->finish, expected.times->finish) << "seed " << seed;
+    EXPECT_EQ(report.times->exposed, expected.times->exposed) << "seed " << seed;
   }
 }
 

@@ -14,6 +14,7 @@ SimClock::SimClock(const CostModel& costs, int ranks)
 void SimClock::compute(int rank, double seconds) {
   require(seconds >= 0, "advance_clock: {} s, less than 0", seconds);
   at(rank).now += seconds;
+  at(rank).computed += seconds;
 }
 
 void SimClock::wait_until(int rank, double time) { at(rank).now = std::max(at(rank).now, time); }

@@ -32,6 +32,8 @@ class SimClock {
   SimClock(const CostModel& costs, int ranks);
 
   double now(int rank) const { return at(rank).now; }
+  /// How long the rank has computed so far.
+  double computed(int rank) const { return at(rank).computed; }
   void compute(int rank, double seconds);
   /// Records that the rank has waited for something that ended at `time`.
   void wait_until(int rank, double time);
@@ -56,6 +58,7 @@ class SimClock {
  private:
   struct Rank {
     double now = 0;
+    double computed = 0;
     double out_free = 0;  // when it can send the next message
     double in_free = 0;
   };

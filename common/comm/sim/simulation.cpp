@@ -96,9 +96,10 @@ class Simulation {
   }
 
   SimTimes times_by(const SimClock& clock) const {
-    SimTimes times{.finish = {}, .traffic = clock.traffic()};
+    SimTimes times{.finish = {}, .exposed = {}, .traffic = clock.traffic()};
     for (int rank : members_) {
       times.finish.push_back(clock.now(rank));
+      times.exposed.push_back(clock.now(rank) - clock.computed(rank));
       times.makespan = std::max(times.makespan, clock.now(rank));
     }
     return times;

@@ -56,6 +56,7 @@ struct SimulationOptions {
 /// The times of a job, by its cost model, in seconds.
 struct SimTimes {
   std::vector<double> finish;       // per rank: when it ended
+  std::vector<double> exposed;      // per rank: how long it waited until then, without computing
   double makespan = 0;              // when the last one ended
   std::vector<SimTraffic> traffic;  // in the order in which it began
 
