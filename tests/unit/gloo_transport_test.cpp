@@ -174,7 +174,12 @@ std::vector<std::string> connect(ScannedStore& store, int ranks, std::chrono::mi
   return errors;
 }
 
-constexpr const char* kNoHarm = "the scanner did no harm: this Gloo asks who connects";
+// With one listener for all connections, Gloo asks who connects, so a scanner does no harm.
+#if __has_include(<gloo/transport/tcp/listener.h>)
+constexpr bool kAsksWhoConnects = true;
+#else
+constexpr bool kAsksWhoConnects = false;
+#endif
 
 class GlooTransportTest : public testing::TestWithParam<int> {};
 
@@ -184,7 +189,7 @@ TEST_P(GlooTransportTest, RanksConnectAgainAfterAStrayConnection) {
   const int ranks = GetParam();
   ScannedStore store(ranks, 1);
   for (const std::string& error : connect(store, ranks, 500ms)) EXPECT_EQ(error, "");
-  if (!store.try_get("gloo/world/1/problem/0").has_value()) GTEST_SKIP() << kNoHarm;
+  EXPECT_EQ(store.try_get("gloo/world/1/problem/0").has_value(), !kAsksWhoConnects);
 }
 
 TEST(GlooTransport, ARankMayArriveLaterThanAnAttemptLasts) {
@@ -193,9 +198,9 @@ TEST(GlooTransport, ARankMayArriveLaterThanAnAttemptLasts) {
 }
 
 TEST(GlooTransport, RanksGiveUpTogether) {
+  if (kAsksWhoConnects) GTEST_SKIP() << "no scanner disturbs this version of Gloo";
   ScannedStore store(2, 100);
   const std::vector<std::string> errors = connect(store, 2, 50ms);
-  if (store.scans() == 1 && errors[0].empty()) GTEST_SKIP() << kNoHarm;
   EXPECT_EQ(store.scans(), 5);
   EXPECT_NE(errors[0], "");
   EXPECT_EQ(errors[0], errors[1]);

@@ -231,10 +231,11 @@ void judge(const std::vector<Rows>& all, Options options = {}) {
       if (rows.logits.numel() == 0) return;
       expect_nothing(rows, losses, gradient, options);
       Options of_loss = options;
-      if (!has_lesson && lab::grading::difference(gradient, expected(rows, true)).empty())
+      const Expected right_gradients = expected(rows, true);
+      if (!has_lesson && lab::grading::difference(gradient, right_gradients).empty())
         of_loss.lesson = loss_alone;
       expect_numbers(losses, expected(rows, false), of_loss);
-      expect_numbers(gradient, expected(rows, true), of_gradient, to_doubles(rows.logits));
+      expect_numbers(gradient, right_gradients, of_gradient, to_doubles(rows.logits));
       expect_shared_row(result, rows.vocab());
       if (rows.vocab() < kLongRow) return;
       // In addition, each thread may read a few numbers of its row.
