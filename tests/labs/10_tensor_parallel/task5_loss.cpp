@@ -154,9 +154,8 @@ void judge_loss(const LossCase& c, const std::vector<Parcel>& ranks) {
                    "loss is 0"
              : c.offset < 0
                  ? "causal_lm_loss: log(0), where all scores are far below 0: does the largest "
-                   "score "
-                   "begin with 0, or with numeric_limits<float>::min(), which is positive? Begin "
-                   "with -infinity"
+                   "score begin with 0, or with numeric_limits<float>::min(), which is positive? "
+                   "Begin with -infinity"
                  : "causal_lm_loss: exp overflows, or log(0): at each position, first subtract its "
                    "largest score over all ranks, which ReduceOp::kMax finds",
          .unexplained = first_of(wrong_traffic, first_of(c.lesson, n > 1 ? kWhoAddsWhat : ""))});
