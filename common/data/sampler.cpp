@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/format.h"
 
 namespace lab {
 namespace {
@@ -49,7 +50,8 @@ Sampler::Sampler(int64_t sequences, uint64_t seed, Shard shard)
 std::vector<int64_t> Sampler::shard_of(int64_t epoch) const {
   std::vector<int64_t> order = epoch_order(sequences_, seed_, epoch);
   if (shard_) order = shard_(order);
-  require(!order.empty(), "this rank's shard of {} sequences is empty", sequences_);
+  require(!order.empty(), "this rank's shard of an epoch of {} is empty",
+          counted(sequences_, "sequence"));
   for (const int64_t index : order)
     require(index >= 0 && index < sequences_, "the shard holds sequence {}, but there are {}",
             index, sequences_);

@@ -3,7 +3,8 @@
 //
 // Every rank holds the whole model and reads its own shard of the data. All ranks call every
 // function except `shard` together, and each does its part, whatever data it has. No function keeps
-// anything between calls: results depend on the arguments alone.
+// anything between calls: results depend on the arguments alone. `world` is the group of all ranks
+// of the job.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // weight_aggregation.cpp.
 //
 // The functions keep nothing between calls: what they return and send depends only on their
-// arguments.
+// arguments. `world` is the group of all ranks of the job.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,8 @@ struct Mesh {
   lab::ProcessGroup replicas;
 };
 
-/// Task 2 · The mesh of dp pipelines with pp stages each. All ranks of `world` call it.
+/// Task 2 · The mesh of dp pipelines with pp stages each. `world` holds all ranks of the job; all
+/// of them call it.
 ///
 /// Both groups come from world.split, a collective: every rank of the world calls it twice, for the
 /// two groups in the same order, whichever that is. There are no other messages. Each call returns
@@ -110,8 +111,9 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 /// `max_gradient_norm`: if it is positive (it may be infinite), all ranks call
 ///     lab04::clip_gradients(stage, max_gradient_norm, group) once, with the group whose ranks hold
 ///     the whole model exactly once. If it is 0, do not clip, and send nothing for it.
-/// A step without any target is an update like any other. What stage.gradients() holds afterwards
-/// does not matter. Returns what compute_gradients returns.
+/// There are no messages but those of the first two. A step without any target is an update like
+/// any other. What stage.gradients() holds afterwards does not matter. Returns what
+/// compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh);

@@ -100,6 +100,39 @@ bool is_roughly_right(const std::vector<double>& got, const std::vector<double>&
   return error <= kRoughly * kRoughly * size;
 }
 
+/// Whether these are the right numbers in other places.
+bool are_moved(std::vector<double> got, std::vector<double> expected) {
+  std::ranges::sort(got);
+  std::ranges::sort(expected);
+  return std::ranges::equal(got, expected, [](double a, double b) {
+    return std::abs(a - b) <= kMistakeFraction * std::abs(b);
+  });
+}
+
+std::vector<size_t> wrong_places(const std::vector<double>& got, const Expected& expected) {
+  std::vector<size_t> wrong;
+  for (size_t i = 0; i < got.size(); ++i)  // NaN is wrong
+    if (!(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i))) wrong.push_back(i);
+  return wrong;
+}
+
+/// Which numbers are wrong: "3 of 9 numbers are wrong, the last ones".
+std::string wrong_numbers(const std::vector<double>& got, const Expected& expected) {
+  const std::vector<size_t> wrong = wrong_places(got, expected);
+  if (wrong.size() > 1 && are_moved(got, expected.values))
+    return fmt::format("the right numbers, but {} of {} in the wrong place", wrong.size(),
+                       got.size());
+  const std::string count = fmt::format("{} of {} numbers {} wrong", wrong.size(), got.size(),
+                                        wrong.size() == 1 ? "is" : "are");
+  const size_t first = wrong.front();
+  const size_t last = wrong.back();
+  const bool in_a_row = last - first + 1 == wrong.size();
+  if (!in_a_row || wrong.size() == 1 || wrong.size() == got.size()) return count;
+  if (first == 0) return count + ", the first ones";
+  if (last + 1 == got.size()) return count + ", the last ones";
+  return fmt::format("{}, elements {} to {}", count, first, last);
+}
+
 std::string diagnosis(const std::vector<double>& got, const Expected& expected) {
   if (std::vector<std::string> known = explanations(got, expected); !known.empty()) {
     told_explanations().push_back(known);
@@ -126,17 +159,14 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
                        : factor > 0 ? ": is a divisor too large, or a part missing?"
                                     : "");
   if (!expected.unexplained.empty()) return expected.unexplained;
-  size_t wrong = 0;
-  for (size_t i = 0; i < got.size(); ++i)
-    wrong += !(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i));
-  if (2 * wrong >= got.size() && is_roughly_right(got, expected.values))
+  if (2 * wrong_places(got, expected).size() >= got.size() &&
+      is_roughly_right(got, expected.values))
     return expected.what +
            ": right in the first digits only: is something rounded, or added up in too narrow a "
            "type? Or does a small term, such as an epsilon, have the wrong value or the wrong "
            "place?";
   if (got.size() == 1) return expected.what + ": wrong";
-  return fmt::format("{}: {} of {} numbers {} wrong", expected.what, wrong, got.size(),
-                     wrong == 1 ? "is" : "are");
+  return expected.what + ": " + wrong_numbers(got, expected);
 }
 
 std::string in_digits(double value, int digits) {

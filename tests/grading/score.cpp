@@ -132,6 +132,8 @@ Score score(const LabPoints& points, const std::map<std::string, TaskResult>& re
         fmt::format("  {:<4}{:<{}}{:>4}/{:<3}  {}\n", task.id, task.title, width,
                     result.graded() ? std::to_string(reached) : "-", task.points, state(result));
   }
+  if (program_judges && program.passed())
+    table += fmt::format("      {:<{}}          passed\n", "the lab's program", width);
   if (!failures.empty()) score.report = "what to fix:\n" + failures + "\n";
   score.report += fmt::format("lab {} · {}\n{}", points.number, points.title, table);
   const fs::path experiments = source_folder() / "labs" / points.folder / "experiments.txt";

@@ -7,6 +7,8 @@
 #include <map>
 #include <span>
 
+#include "common/format.h"
+
 namespace lab::grading {
 namespace {
 
@@ -90,14 +92,15 @@ std::string unequal_lengths(const Epoch& e) {
   const auto longest = most - e.shares.begin();
   if (least->size() != most->size())
     return fmt::format(
-        "the shards are not equally long: {0} {1} has {2} sequences, {0} {3} has {4}; with one "
+        "the shards are not equally long: {0} {1} has {2}, {0} {3} has {4}; with one "
         "sequence per step, {0} {1} would begin another step after step {4}, and wait for {0} "
         "{3} forever",
-        e.reader, longest, most->size(), shortest, least->size());
+        e.reader, longest, counted(static_cast<int64_t>(most->size()), "sequence"), shortest,
+        least->size());
   if (least->size() != e.per_reader())
-    return fmt::format(
-        "every {0} reads {1} sequences of the epoch's {2}; with {3} {0}s it should be {4}",
-        e.reader, least->size(), e.order.size(), e.shares.size(), e.per_reader());
+    return fmt::format("every {0} reads {1} of the epoch's {2}; with {3} {0}s it should be {4}",
+                       e.reader, counted(static_cast<int64_t>(least->size()), "sequence"),
+                       e.order.size(), e.shares.size(), e.per_reader());
   return "";
 }
 

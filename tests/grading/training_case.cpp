@@ -33,8 +33,9 @@ class Draw {
 LlamaConfig draw_model(Draw& draw, int stages, bool large) {
   const int64_t heads = draw.between(1, 3);
   const int64_t head_dim = 2 * draw.between(2, 3);
-  return {.vocab_size = large ? 5003 : draw.between(17, 33),
-          .dim = heads * head_dim,
+  const int64_t dim = heads * head_dim;
+  return {.vocab_size = large ? 66'000 / dim + 1 : draw.between(17, 33),
+          .dim = dim,
           .heads = heads,
           .kv_heads = draw.below(2) == 0 ? heads : 1,
           .layers = std::max<int64_t>(stages, draw.between(1, 3)),
@@ -72,7 +73,8 @@ struct Traits {
   Rows rows = Rows::kUnequal;
   enum class Targetless { kNone, kMicrobatch, kReplica, kStep } targetless = Targetless::kNone;
   bool tied = false;
-  bool large = false;  // tens of thousands of weights: what is done in pieces is seen
+  bool large = false;    // a matrix has more than 2^16 weights: what is done in pieces is seen
+  bool repeats = false;  // the last microbatch of a replica is the one before it once more
   std::string optimizer = "sgd";
   bool warms_up = false;
   double clip = 0;         // of the norm of the first step's gradient
@@ -117,6 +119,7 @@ TrainingCase draw_case(const CaseLimits& limits, const Traits& traits, Draw& dra
                                           own_shape ? draw.between(1, 3) : batch,
                                           own_shape ? draw.between(3, c.model.context) : length));
       }
+      if (traits.repeats && count > 1) microbatches.back() = microbatches[microbatches.size() - 2];
     }
   }
   if (traits.clip > 0) c.max_norm = traits.clip * first_gradient_norm(c);
@@ -235,9 +238,10 @@ std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed) {
        .microbatches = 2,
        .steps = 3,
        .nan_loss_step = 1},
-      {.name = "gradients just short enough, in a large model",
+      {.name = "gradients just short enough, in a large model; two microbatches are the same",
        .microbatches = 3,
        .large = true,
+       .repeats = true,
        .clip = 1.07,
        .loss_factor = 4},
       {.name = "many steps",

@@ -68,8 +68,8 @@ struct CaseLimits {
 
 /// A case for each property that has been overlooked before: unequal targets, a replica without
 /// targets, a whole step without, a tied head, grouped queries, odd sizes, gradients clipped and
-/// just not clipped, leftover gradients (of kLargeLeftover in some), a loss that is NaN, several
-/// steps. The simplest case comes first.
+/// just not clipped, leftover gradients (of kLargeLeftover in some), a loss that is NaN, equal
+/// microbatches, a large matrix, several steps. The simplest case comes first.
 std::vector<TrainingCase> draw_cases(const CaseLimits& limits, uint64_t seed);
 
 /// Leftover gradients must not affect a whole step. In the place of kLargeLeftover it finds what an

@@ -124,10 +124,19 @@ Tensor packed(const LlamaStage& stage, const Tensor& flat) {
   return result;
 }
 
-void expect_one_in_memory(const LlamaStage& stage, LlamaStage::Pass pass, bool begins) {
-  require(pass != LlamaStage::Pass::kForward || !begins || stage.activation_bytes() == 0,
+void Passes::note(const LlamaStage& stage, LlamaStage::Pass pass, bool begins) {
+  if (!begins) return;
+  ++(pass == LlamaStage::Pass::kForward ? forward_ : backward_);
+  require(pass != LlamaStage::Pass::kForward || stage.activation_bytes() == 0,
           "a forward pass begins while another microbatch still waits for its backward pass: the "
           "activations of both are in memory");
+}
+
+void Passes::expect_all_backward() const {
+  require(forward_ == backward_,
+          "{} forward passes, but {} backward passes: every microbatch needs one, even without "
+          "targets",
+          forward_, backward_);
 }
 
 void fill_gradients(const LlamaStage& stage, float value) {

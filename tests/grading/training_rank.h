@@ -50,9 +50,20 @@ StageSpan span_of(const Parcel& input);
 /// stage.parameters(). Those of all stages, one after the other, are those of the whole model.
 Tensor packed(const LlamaStage& stage, const Tensor& flat);
 
-/// For an observer of passes (LlamaStage::observe_passes): throws Error if a forward pass begins
-/// while another microbatch is in flight.
-void expect_one_in_memory(const LlamaStage& stage, LlamaStage::Pass pass, bool begins);
+/// The passes of a step whose microbatches come one after the other.
+class Passes {
+ public:
+  /// For an observer (LlamaStage::observe_passes): throws Error if a forward pass begins while
+  /// another microbatch is in flight.
+  void note(const LlamaStage& stage, LlamaStage::Pass pass, bool begins);
+  int64_t backward() const { return backward_; }
+  /// After the step: throws Error if a microbatch has been discarded.
+  void expect_all_backward() const;
+
+ private:
+  int64_t forward_ = 0;
+  int64_t backward_ = 0;
+};
 
 /// Sets every gradient, but not the gaps between them.
 void fill_gradients(const LlamaStage& stage, float value);

@@ -93,6 +93,17 @@ TEST(Difference, CountsWhatItCannotExplain) {
   EXPECT_TRUE(contains(difference({1, 2, -3, 0.5}, expected()), "1 of 4 numbers is wrong"));
 }
 
+TEST(Difference, SaysWhereNumbersAreWrong) {
+  const Expected right{.what = "y", .values = {1, 2, 3, 4, 5}, .tolerance = {0.1}};
+  EXPECT_TRUE(
+      contains(difference({1, 2, 3, 9, 9}, right), "y: 2 of 5 numbers are wrong, the last"));
+  EXPECT_TRUE(contains(difference({9, 9, 3, 4, 5}, right), "2 of 5 numbers are wrong, the first"));
+  EXPECT_TRUE(contains(difference({1, 9, 9, 4, 5}, right), "are wrong, elements 1 to 2\n"));
+  EXPECT_TRUE(contains(difference({9, 2, 3, 4, 9}, right), "2 of 5 numbers are wrong\n"));
+  EXPECT_TRUE(
+      contains(difference({2, 1, 3, 4, 5}, right), "right numbers, but 2 of 5 in the wrong"));
+}
+
 TEST(Difference, NotFiniteIsNeverRight) {
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     const std::string message = difference({1, bad, -3, 0}, expected());
@@ -158,7 +169,10 @@ TEST(Score, TheProgramJudgesWhatComposesTheTasks) {
   TaskResults results{{"1", passed("1")}, {"2", passed("2")}};
   EXPECT_FALSE(score(points(), results, /*has_program=*/true).graded) << "it has not run";
   results[kProgramTask] = passed(kProgramTask);
-  EXPECT_EQ(score(points(), results, true).points, 100);
+  const Score all = score(points(), results, true);
+  EXPECT_EQ(all.points, 100);
+  EXPECT_TRUE(contains(all.report, "      the lab's program                passed\n"))
+      << all.report;
   results[kProgramTask] = failed(kProgramTask);
   const Score total = score(points(), results, true);
   EXPECT_TRUE(total.graded);

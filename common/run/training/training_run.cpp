@@ -97,11 +97,12 @@ void TrainingRun::resume() {
           folder_.string(), plan_.data.string(), plan_.tokenizer.string());
   const int64_t before = state_.plan.sequences_per_step();
   const int64_t now = plan_.sequences_per_step();
-  require(
-      before == now,
-      "--resume: the run in {} was trained by {} replicas of the model, which read {} sequences "
-      "a step; {} would read {}; resume with as many",
-      folder_.string(), state_.plan.dp, before, plan_.dp, now);
+  require(before == now,
+          "--resume: the run in {} was trained by {} of the model, with {} a step in all; {} would "
+          "read "
+          "{}; resume with as many",
+          folder_.string(), counted(state_.plan.dp, "replica"), counted(before, "sequence"),
+          plan_.dp, now);
   // Each replica has a shard of every epoch. With another number of replicas, the position within a
   // shard changes, so that all of them together are at the same place. (The limits of
   // load_training_state rule out an overflow.)
@@ -136,9 +137,13 @@ void TrainingRun::print_start() const {
              format_count(parts_.data.story_count(Split::kTrain)),
              format_count(parts_.data.token_count(Split::kTrain)),
              format_count(parts_.data.story_count(Split::kValidation)));
-  const std::string replicas = plan_.dp > 1 ? fmt::format("{} x ", plan_.dp) : "";
-  fmt::print("step    {}{} x {} of {}; {}\n", replicas, plan_.accumulate,
-             counted(plan_.batch, "sequence"), counted(config.context, "token"),
+  const int64_t sequences = plan_.sequences_per_step();
+  std::string product;
+  if (plan_.dp > 1) product += counted(plan_.dp, "replica") + " x ";
+  if (plan_.accumulate > 1) product += counted(plan_.accumulate, "microbatch") + " x ";
+  if (!product.empty()) product = fmt::format(" ({}{})", product, plan_.batch);
+  fmt::print("step    {} of {}{}; {}\n", counted(sequences, "sequence"),
+             counted(config.context, "token"), product,
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());
   const bool has_whole_weights = parts_.model.slice().ranks == 1 && !parts_.shards;

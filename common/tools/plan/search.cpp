@@ -99,8 +99,8 @@ std::vector<Estimate> search(const Training& training, const Cluster& cluster,
   for (const Layout& layout : layouts(training, cluster, options))
     ranked.push_back(estimate(training, cluster, layout));
   require(!ranked.empty(),
-          "no dp x pp suits {} devices: pp may be at most {}{}, and {} sequences a step must be a "
-          "multiple of dp{}",
+          "no dp x pp suits {} devices: pp may be at most {}{}, and the sequences of a step, {}, "
+          "must be a multiple of dp{}",
           cluster.devices,
           training.model.tied_head || options.shard > 0 ? 1 : training.model.layers,
           options.shard > 0          ? " (shards)"

@@ -92,7 +92,7 @@ TEST(Task2, AnySizes) {
     for (const int64_t count :
          {world_size - 1, 4 * world_size, 4 * world_size + world_size / 2, 25 + world_size})
       epochs.push_back(epoch(count, world_size, lab::grading::scenario_seed() + 9));
-  for (const int world_size : {49, 103})  // 1.0 / 49 * 49 is less than 1
+  for (const int world_size : {49, 103, 300})  // 1.0 / 49 * 49 is less than 1
     for (const int64_t count : {world_size, 3 * world_size + 2})
       epochs.push_back(epoch(count, world_size, lab::grading::scenario_seed() + 10));
   epochs.push_back(epoch(5'003, 3, lab::grading::scenario_seed() + 11));

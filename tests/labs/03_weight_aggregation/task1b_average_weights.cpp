@@ -80,10 +80,12 @@ std::vector<Case> extreme_cases(size_t ranks) {
       random_case("weights near the largest float", kSomeShape, equal, scenario_seed() + 900),
       random_case("a share of 1e-9, of weights that are as large", kSomeShape, unequal,
                   scenario_seed() + 910),
-      random_case("weights near 1e-25", kSomeShape, equal, scenario_seed() + 930)};
+      random_case("weights near 1e-25", kSomeShape, equal, scenario_seed() + 930),
+      random_case("weights of 0 on rank 1", kSomeShape, equal, scenario_seed() + 940)};
   for (const lab::Tensor& own : cases[0].values) lab::scale(own, 3.3e38F);
   lab::scale(cases[1].values[0], 1e9F);
   for (const lab::Tensor& own : cases[2].values) lab::scale(own, 1e-25F);
+  cases[3].values[1].fill(0);
   return cases;
 }
 

@@ -205,6 +205,8 @@ void judge_pipelines(const PipelineScenario& scenario, const std::vector<Layout>
   for (const Layout& layout : layouts) {
     jobs.push_back(
         pipelines_of(layout, jobs.size(), 10'000 * lab::grading::scenario_seed() + seed));
+    for (Pipeline& pipeline : jobs.back())
+      if (scenario.init_std) pipeline.training.model.init_std = *scenario.init_std;
     calls.push_back(call_of(scenario, jobs.back()));
   }
   if (scenario.way)

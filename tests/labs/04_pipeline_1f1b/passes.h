@@ -46,7 +46,8 @@ struct PipelineScenario {
   std::string name;
   std::vector<lab::grading::Parcel> (*inputs)(const Pipeline&);  // per stage
   void (*judge)(const Pipeline&, const std::vector<lab::grading::Parcel>& stages);
-  std::optional<Way> way = {};  // of each pass, if it goes one way only
+  std::optional<Way> way = {};         // of each pass, if it goes one way only
+  std::optional<float> init_std = {};  // of the weights, if not that of the cases
 };
 
 /// One call after the other in one job, one per layout. Every pipeline gets a different case: other

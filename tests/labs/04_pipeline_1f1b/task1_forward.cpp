@@ -125,6 +125,12 @@ TEST(Task1, OneToSixStagesWithLateMessages) {
   judge_pipelines(kForward, parts_of_six_ranks(), 220, late_messages(22));
 }
 
+TEST(Task1, HiddenStatesTooLargeFor16Bits) {
+  PipelineScenario large = kForward;
+  large.init_std = 1e5F;
+  judge_pipelines(large, parts_of_three_ranks(), 240, late_messages(24));
+}
+
 TEST(Task1, ThreeProcesses) { judge_pipelines(kForward, parts_of_three_ranks(), 230, {}); }
 
 }  // namespace

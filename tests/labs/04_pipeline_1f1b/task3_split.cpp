@@ -192,7 +192,9 @@ std::vector<SplitCase> many_models(std::mt19937_64& generator) {
   std::vector<SplitCase> models;
   for (int64_t layers = 1; layers <= 20; ++layers)
     for (int stages = 1; stages <= layers; ++stages) models.push_back({layers, stages});
-  models.insert(models.end(), {{24, 8}, {32, 5}, {80, 16}, {126, 16}, {200, 2}, {1000, 3}});
+  models.insert(
+      models.end(),
+      {{24, 8}, {32, 5}, {80, 16}, {126, 16}, {200, 2}, {1000, 3}, {100, 10}, {300, 128}});
   for (int64_t least = 13; least < 133; least += 5) {
     const auto layers = least + static_cast<int64_t>(generator() % 5);
     models.push_back({layers, 1 + static_cast<int>(generator() % 20)});
@@ -210,9 +212,10 @@ TEST(Task3, OneLayerPerStage) { expect_splits({{3, 3}, {6, 6}, {2, 2}}, {0, 0.8,
 TEST(Task3, AnyModelWithAnyHead) {
   std::mt19937_64 generator(lab::grading::scenario_seed());
   const auto draw = [&] { return static_cast<double>(generator() % 1'200) / 100; };
-  expect_splits(many_models(generator), {0.84, 0,     6.58,   0.5,    1,      2.5,     100, 3,
-                                         0.25, 1.5,   draw(), draw(), 0.84,   draw(),  1e6, 0.02,
-                                         3.99, 0.996, 1.03,   2.004,  0.9999, 2.00001, 0});
+  expect_splits(
+      many_models(generator),
+      {0.84, 0,      6.58, 0.5,  1,    2.5,   100,  3,     0.25,   1.5,     draw(),    draw(),
+       0.84, draw(), 1e6,  0.02, 3.99, 0.996, 1.03, 2.004, 0.9999, 2.00001, 0.9999999, 0});
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ std::vector<Size> all_sizes() {
   for (size_t i = sizes.size(); i > 1; --i) std::swap(sizes[i - 1], sizes[generator() % i]);
   const std::vector<Size> first = {{3, 4}, {4, 2}, {2, 2}, {1, 3}};
   sizes.insert(sizes.begin(), first.begin(), first.end());
-  sizes.insert(sizes.end(), {{8, 32}, {12, 7}, {33, 64}, {70, 3}, {2, 300}});
+  sizes.insert(sizes.end(), {{8, 32}, {12, 7}, {33, 64}, {140, 3}, {2, 300}});
   sizes.insert(sizes.end(), first.begin(), first.end());
   return sizes;
 }

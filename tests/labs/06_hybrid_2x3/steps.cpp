@@ -36,7 +36,7 @@ TrainingCase without_targets_in(int d, TrainingCase c) {
   for (auto& step : c.steps)
     for (TokenBatch& batch : step[static_cast<size_t>(d)]) remove_targets(batch);
   c.max_norm = 0.37 * lab::grading::first_gradient_norm(c);
-  if (d == 1) scale_loss(c, 1e-9);
+  if (d == 1) scale_loss(c, 1e-15);
   return c;
 }
 
@@ -198,7 +198,7 @@ std::vector<StepCase> step_cases(const Grid& g, int multiple, uint64_t seed) {
   std::vector<TrainingCase> drawn =
       lab::grading::draw_cases({.replicas = g.dp, .stages = g.pp, .multiple_of = multiple},
                                1000 * lab::grading::scenario_seed() + seed);
-  drawn.back().steps.resize(3);  // of twenty
+  if (g.ranks() > 3) drawn.back().steps.resize(5);  // of twenty
   // The bound is not below 1: rounded, it is another one.
   scale_loss(drawn[1], 16 / drawn[1].loss_factor);
   clip_every_stage(drawn[1]);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/data/sampler.h"
+#include "common/format.h"
 #include "tests/grading/shares.h"
 #include "tests/labs/06_hybrid_2x3/grid.h"
 
@@ -55,9 +56,9 @@ void judge(const Epoch& e, const std::vector<Parcel>& ranks) {
   if (e.grid.pp > 1 && each > 0 &&
       std::ranges::all_of(all, [&](const Sequences& own) { return own.size() == each; }))
     wrong = fmt::format(
-        "every pipeline reads {} sequences, as if each rank had its own shard: "
+        "every pipeline reads {}, as if each rank had its own shard: "
         "{} pipelines divide the epoch\n{}",
-        each, e.grid.dp, wrong);
+        lab::counted(static_cast<int64_t>(each), "sequence"), e.grid.dp, wrong);
   std::string text = "\norder:" + lab::grading::in_words(e.order);
   for (size_t r = 0; r < all.size(); ++r)
     text += fmt::format("\n{}:{}", e.grid.name(r), lab::grading::in_words(all[r]));
@@ -74,7 +75,9 @@ void expect_partitions(const std::vector<Epoch>& epochs) {
     input.set("order", Numbers(e.order.begin(), e.order.end()));
     calls.push_back({.scenario = "shard",
                      .inputs = std::vector(e.grid.ranks(), input),
-                     .name = fmt::format("{} sequences, {}", e.order.size(), e.grid.in_words())});
+                     .name = fmt::format(
+                         "{}, {}", lab::counted(static_cast<int64_t>(e.order.size()), "sequence"),
+                         e.grid.in_words())});
   }
   judge_calls(calls, late_messages(31),
               [&](size_t k, const std::vector<Parcel>& ranks) { judge(epochs[k], ranks); });

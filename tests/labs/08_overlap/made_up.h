@@ -59,6 +59,9 @@ struct MadeUp {
     for (double size : input.numbers("sizes"))
       memory.push_back(Tensor::zeros({static_cast<int64_t>(size)}));
     reducer.gradients = memory;
+    reducer.targets = 77;
+    reducer.is_ready.assign(memory.size(), true);
+    reducer.missing.assign(reducer.buckets.size(), 1);
   }
 
   static constexpr float kLeftover = 777.0F;

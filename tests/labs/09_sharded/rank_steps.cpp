@@ -85,8 +85,8 @@ class Job {
             })) {
     attach(sharded_);
     model_.observe_passes([this](LlamaStage::Pass pass, int, bool begins) {
-      if (pass == LlamaStage::Pass::kBackward && begins && backward_passes_++ == 0) expect_zeros();
-      lab::grading::expect_one_in_memory(model_, pass, begins);
+      passes_.note(model_, pass, begins);
+      if (pass == LlamaStage::Pass::kBackward && begins && passes_.backward() == 1) expect_zeros();
     });
     counting_.reset();
   }
@@ -95,7 +95,7 @@ class Job {
     for (ShardOptimizer* optimizer : optimizers_) optimizer->updates = 0;
     leave_gradients();
     double loss = 0;
-    backward_passes_ = 0;
+    passes_ = {};
     {
       const lab::CountMemory counting(account_);
       account_->reset_peaks();
@@ -107,6 +107,7 @@ class Job {
           },
           a.learning_rate, a.max_norm);
     }
+    passes_.expect_all_backward();
     std::vector<double> memory;
     for (size_t kind = 0; kind < lab::kMemoryKinds; ++kind)
       memory.push_back(static_cast<double>(account_->peak(static_cast<MemoryKind>(kind))));
@@ -183,7 +184,7 @@ class Job {
   std::shared_ptr<lab::MemoryAccount> account_ = std::make_shared<lab::MemoryAccount>();
   std::optional<lab::CountMemory> counting_;
   std::vector<ShardOptimizer*> optimizers_;
-  int backward_passes_ = 0;  // of the step under way
+  lab::grading::Passes passes_;  // of the step under way
   LlamaStage model_;
   Sharded sharded_;
 };
