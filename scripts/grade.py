@@ -61,6 +61,7 @@ def chosen_labs(options, course, found, earlier):
             numbers = parse_labs(options.labs, labs) if options.labs else sorted(course.labs)
         except ValueError as error:
             raise GradeError(f"--labs: {error}") from None
+        course.check_weights(numbers)
         labs = {number: labs[number] for number in numbers}
     wanted = {number: lab.path for number, lab in labs.items()}
     print(f"reading {counted(found)}", flush=True)

@@ -7,7 +7,7 @@
 
     [lab.01]
     deadline = 2026-10-16T23:59:00+02:00  # without +02:00: in the time zone of this machine
-    weight = 20                       # what the lab counts in the total; for all labs or for none
+    weight = 20                       # what the lab counts in the total; for all graded labs or for none
     points = {1a = 10, 1b = 20}       # in place of those in points.json; other tasks keep theirs
 
 Every table and key is optional.
@@ -38,6 +38,14 @@ class Course:
 
     def terms(self, lab):
         return self.labs.get(lab, Terms())
+
+    def check_weights(self, labs):
+        """A lab without a weight would count its points in a total of weights."""
+        weighted = [lab for lab in labs if self.terms(lab).weight is not None]
+        if weighted and len(weighted) < len(labs):
+            missing = next(lab for lab in labs if lab not in weighted)
+            raise GradeError(f"the course file gives lab.{missing} no weight, but lab.{weighted[0]} has one: "
+                             "give all labs that are graded one, or none")
 
     def lateness(self, lab, time):
         """(days late, what is left of the points: 0 to 1) of a lab handed in at a time, or None."""
@@ -80,10 +88,6 @@ def read_course(file, graded):
         reader.only(points, f"{place}.points", *graded[lab])
         course.labs[lab] = Terms(reader.time(table, place), reader.number(table, "weight", None),
                                  {task: reader.number(points, task, 0) for task in points})
-    weighted = [lab for lab, terms in course.labs.items() if terms.weight is not None]
-    if weighted and len(weighted) < len(course.labs):
-        missing = next(lab for lab in course.labs if lab not in weighted)
-        raise GradeError(f"{file}: lab.{missing} has no weight, but lab.{weighted[0]} has: give all labs one, or none")
     return course
 
 

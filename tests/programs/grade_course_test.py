@@ -361,11 +361,14 @@ class GradeCourseTest(unittest.TestCase):
         for text, reason in {"[lab.99]\n": "the labs with points are", "[late]\nper_day = 1\n": "no key 'per_day'",
                              "[lab.02]\ndeadline = 2026-10-16\n": "a date, a time", "x": "key/value",
                              "[lab.02]\nweight = -1\n": "must be a number", "[late]\npercent_per_day = 300\n": "from 0 to 100", "[lab.02]\nweight = true\n": "must be a number",
-                             "[lab.02]\npoints = {9 = 1}\n": "no key '9'", "lab = 2\n": "lab must be a table",
-                             "[lab.01]\nweight = 1\n[lab.02]\n": "lab.02 has no weight"}.items():
+                             "[lab.02]\npoints = {9 = 1}\n": "no key '9'", "lab = 2\n": "lab must be a table"}.items():
             (self.folder / "course.toml").write_text(text, encoding="utf-8")
             with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
                 self.grade(ann, "--course", self.folder / "course.toml")
+        for text, labs in {"[lab.01]\nweight = 1\n[lab.02]\n": (), "[lab.01]\nweight = 1\n": ("--labs", "1,2")}.items():
+            (self.folder / "course.toml").write_text(text, encoding="utf-8")
+            with self.subTest(text), self.assertRaisesRegex(GradeError, "lab.02 no weight, but lab.01 has one"):
+                self.grade(ann, "--course", self.folder / "course.toml", labs=labs)
         for text, reason in {"name,path,grade\n": "no column 'grade'", "ann\n": "needs a name and a path",
                              "name,path,submitted\nann,ann,yesterday\n": "is not a time",
                              "name,path\n\nann,an\n": "line 3: .*'an' must be", "who,where\nann,ann\n": "name,path and",
