@@ -9,6 +9,7 @@ URL = re.compile(r"(https?|ssh|git|file)://|[\w.-]+@[\w.-]+:")
 LARGEST = 1 << 20  # bytes of a student's file
 # Of a list: name and path come first. The last three are for the tables of course platforms (grade_tables.py).
 COLUMNS = ("name", "path", "submitted", "email", "id", "login")
+UNIQUE = ("name", "email", "id", "login")
 
 
 class GradeError(Exception):
@@ -30,6 +31,7 @@ class Submission:
     source: str = ""                              # a git repository, without the reference
     reference: str = ""                           # a branch, tag or commit of it
     student: dict = field(default_factory=dict)   # what a list says, by column
+    row: str = ""                                 # of a list: the list and the line
     submitted: datetime = None                    # as a list says
     files: dict = field(default_factory=dict)     # contents by lab
     places: dict = field(default_factory=dict)    # paths in the submission, by lab
@@ -58,16 +60,33 @@ def submissions(words):
             found.append(submission(word, Path()))
             if not URL.match(word) and not found[-1].path.exists():
                 raise GradeError(f"{word}: there is no such folder, archive, git repository or list")
-    seen = set()
+    check_rows([one for one in found if one.row])
+    seen = {folder_name(one.name).lower() for one in found if one.row}
     for one in found:
-        # Also the name of a folder of results: one part of a path, the same for all file systems.
-        base = name = re.sub(r"[^\w.@+-]+", "_", one.name).strip(".")[:80] or "submission"
+        base = name = folder_name(one.name)
         number = 2
-        while name.lower() in seen:
+        while not one.row and name.lower() in seen:
             name, number = f"{base}_{number}", number + 1
         seen.add(name.lower())
         one.name = name
     return found
+
+
+def folder_name(name):
+    """Of a folder of results: one part of a path, the same for all file systems."""
+    return re.sub(r"[^\w.@+-]+", "_", name).strip(".")[:80] or "submission"
+
+
+def check_rows(found):
+    """A row that is there twice would give one student the points, or the page, of another."""
+    seen = {}
+    for one in found:
+        values = {column: one.student.get(column, "").lower() for column in UNIQUE}
+        values |= {"folder for results": folder_name(one.name).lower(), "path": f"{one.source}#{one.reference}".rstrip("#")}
+        for what, value in values.items():
+            if value and (other := seen.setdefault((what, value), one)) is not one:
+                raise GradeError(f"{other.row} and {one.row} have the same {what}, '{printable(value)}': "
+                                 "make them differ, or remove one")
 
 
 def submission(word, folder, name=None):
@@ -101,7 +120,6 @@ def read_table(file):
 def rows(file):
     columns = list(COLUMNS[:2])
     found = []
-    lines = {}  # by name
     for count, (number, cells) in enumerate(read_table(file)):
         if count == 0 and [cell.lower() for cell in cells[:2]] == columns:
             columns = [cell.lower() for cell in cells]
@@ -116,9 +134,7 @@ def rows(file):
                      else "leave out students who handed in nothing;")
             raise GradeError(f"{file}: line {number}: {begin} '{printable(cells[1])}' must be a submission, "
                              "but there is no such file or folder")
-        if (other := lines.setdefault(cells[0].lower(), number)) != number:
-            raise GradeError(f"{file}: lines {other} and {number} have the same name, '{printable(cells[0])}': "
-                             "give them different names")
+        found[-1].row = f"{file}, line {number} ({printable(cells[0])})"
         found[-1].student = dict(zip(columns, cells))
         if text := found[-1].student.get("submitted"):
             try:

@@ -232,7 +232,7 @@ class GradeCourseTest(unittest.TestCase):
         self.student("starter", (ROOT / FILE).read_text(encoding="utf-8"))
         (self.folder / "empty").mkdir()
         (self.folder / "list.csv").write_text(
-            f"name,path,submitted\nAnn,late,{DEADLINE.isoformat()}\nBob,late,\nCid,starter,\nDan,empty,\n",
+            f"name,path,submitted\nAnn,late,{DEADLINE.isoformat()}\nBob,late#main,\nCid,starter,\nDan,empty,\n",
             encoding="utf-8")
         (self.folder / "course.toml").write_text(f"[lab.02]\ndeadline = {DEADLINE.isoformat()}\n", encoding="utf-8")
         output, results = self.grade(self.folder / "list.csv", "--course", self.folder / "course.toml", "--list", labs=())
@@ -372,7 +372,14 @@ class GradeCourseTest(unittest.TestCase):
         for text, reason in {"name,path,grade\n": "no column 'grade'", "ann\n": "needs a name and a path",
                              "name,path,submitted\nann,ann,yesterday\n": "is not a time",
                              "name,path\n\nann,an\n": "line 3: .*'an' must be", "who,where\nann,ann\n": "name,path and",
-                             "ann,ann\nAnn,ann\n": "lines 1 and 2 have the same name"}.items():
+                             "ann,ann\n\nAnn,ann#x\n":
+                                 r"list.csv, line 1 \(ann\) and .*list.csv, line 3 \(Ann\) have the same name",
+                             "A B,ann\nA:b,ann#x\n": "have the same folder for results, 'a_b'",
+                             f"A,ann\nB,../{self.folder.name}/ann\n": "have the same path, '/",
+                             "A,ann#x\nB,./ann#x\n": "have the same path, '.*#x'",
+                             "name,path,email\nA,ann,a@b.c\nB,ann#x,A@b.c\n": "have the same email, 'a@b.c'",
+                             "name,path,id\nA,ann,7\nB,ann#x,7\n": "have the same id, '7'",
+                             "name,path,login\nA,ann,a\nB,ann#x,a\n": "have the same login, 'a'"}.items():
             (self.folder / "list.csv").write_text(text, encoding="utf-8")
             with self.subTest(text), self.assertRaisesRegex(GradeError, reason):
                 self.grade(self.folder / "list.csv")
