@@ -31,7 +31,7 @@ from grade_judge import Grader, Lab
 from grade_kit import built_labs
 from grade_run import stopping
 from grade_sandbox import why_not
-from grade_similar import MOST, similar_pairs
+from grade_similar import in_lines, similar_pairs
 from grade_submissions import GradeError, Submission, printable, submissions
 from lab_numbers import parse_labs
 
@@ -295,8 +295,7 @@ def grade_and_report(options, course, labs, found, earlier):
     grade_tables.write_tables(options.out, found, results, labs)
     print_table(results, labs)
     for lab, ones in pairs.items():
-        most = f", the {MOST} most similar pairs" if len(ones) == MOST else ""
-        print(f"\nsimilar, lab {lab}{most}:" + "".join(f"\n{share:>5} %  {one}  {other}" for share, one, other in ones))
+        print(f"\nsimilar, lab {lab}:" + "".join(f"\n  {line}" for line in in_lines(ones)))
     print_exceptions(found, results, options.out)
     print(f"\n{options.out}: {', '.join(TABLES + (SIMILAR,) * bool(pairs))}; of each submission results.json and index.html")
     if not all(map(grade_report.is_graded, results.values())):

@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from xml.etree import ElementTree
 
+from grade_similar import in_lines
+
 STYLE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>
 body{{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}
 table{{border-collapse:collapse}}td,th{{padding:.2em .8em;text-align:left;border-bottom:1px solid #ccc}}
@@ -191,8 +193,5 @@ def write_page(out, results, labs, pairs):
                 page.append(f"<tr>{begin}<td>{html.escape(message)}<td class=n>{count}</tr>")
     page.append("</table>")
     for lab, ones in pairs.items():
-        page.append(f"<h2>Similar pairs, lab {lab}</h2>\n<table>")
-        page += [f"<tr><td class=n>{share} %<td>{html.escape(one)}<td>{html.escape(other)}</tr>"
-                 for share, one, other in ones]
-        page.append("</table>")
+        page.append(f"<h2>Similar, lab {lab}</h2>\n<pre>{html.escape(chr(10).join(in_lines(ones)))}</pre>")
     write(out / "index.html", "\n".join(page))

@@ -12,7 +12,7 @@ from grade_submissions import GradeError
 
 SHORTEST = 24   # tokens of a run
 LOWEST = 60     # percent of a file that must be found in the other
-MOST = 30       # pairs of a lab
+MOST = 30       # pairs of a lab that are shown; similar.csv has all
 SECONDS = 300
 ROOT = Path(__file__).resolve().parent.parent
 BEGUN = 90      # percent of the starter: a file with more of it has hardly been begun
@@ -50,5 +50,20 @@ def compared(ones, new, lab):
         if not untouched & {one, other} and min(one, other) < new:
             pair = (min(one, other), max(one, other))
             pairs[pair] = max(pairs.get(pair, 0), percent)
-    listed = sorted(((percent, ones[i].name, ones[j].name) for (i, j), percent in pairs.items()), reverse=True)
-    return listed[:MOST]
+    return sorted(((percent, ones[i].name, ones[j].name) for (i, j), percent in pairs.items()), reverse=True)
+
+
+def groups(pairs):
+    """Three or more files that pairs connect, directly or through others: the largest group first."""
+    group = {}  # by file
+    for _, one, other in pairs:
+        joined = group.get(one, {one}) | group.get(other, {other})
+        group.update(dict.fromkeys(joined, joined))
+    return sorted({tuple(sorted(names)) for names in group.values() if len(names) > 2}, key=lambda names: (-len(names), names))
+
+
+def in_lines(pairs):
+    """What an instructor sees of a lab's pairs."""
+    lines = [f"{len(names)} files are alike: {', '.join(names)}" for names in groups(pairs)]
+    lines += [f"{share:>3} %  {one}  {other}" for share, one, other in pairs[:MOST]]
+    return lines + [f"and {len(pairs) - MOST} more pairs in similar.csv"] * (len(pairs) > MOST)

@@ -27,6 +27,7 @@ import grade_cgroup  # noqa: E402
 import grade_course  # noqa: E402
 import grade_git  # noqa: E402
 import grade_sandbox  # noqa: E402
+import grade_similar  # noqa: E402
 from grade_submissions import GradeError  # noqa: E402
 from lab_numbers import parse_labs  # noqa: E402
 
@@ -334,6 +335,14 @@ class GradeCourseTest(unittest.TestCase):
         header, *pairs = self.table("similar.csv")
         self.assertEqual(header, ["lab", "percent", "submission", "other"])
         self.assertEqual([(row[0], set(row[2:])) for row in pairs], [("02", {"ann", "earlier/bob"})])
+
+    def test_groups(self):
+        """Files that pairs connect; of many pairs, only the most similar are shown."""
+        pairs = [(90, "a", "b"), (80, "x", "y"), (75, "d", "c"), (70, "c", "b")]
+        self.assertEqual(grade_similar.groups(pairs), [("a", "b", "c", "d")])
+        self.assertEqual(grade_similar.in_lines(pairs)[:2], ["4 files are alike: a, b, c, d", " 90 %  a  b"])
+        many = [(60, "a", f"b{i}") for i in range(grade_similar.MOST + 2)]
+        self.assertEqual(grade_similar.in_lines(many)[-2:], [" 60 %  a  b29", "and 2 more pairs in similar.csv"])
 
     def test_control_group(self):
         """All that a command starts is in the group, and ends with it."""
