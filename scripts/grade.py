@@ -186,8 +186,9 @@ def print_list(found, labs, course):
         if submission.files[lab.number] == (ROOT / lab.path).read_bytes():
             return "the starter"
         when, source = submission.time(lab.number)
-        days, _ = course.lateness(lab.number, when)
+        days, _ = course.lateness(lab.number, when, submission.title)
         late = f", {days} d late" if days else ""
+        late += ", extension" if submission.title in course.terms(lab.number).extension else ""
         return f"{when.astimezone():%Y-%m-%d %H:%M}{late}" + (f" ({source})" if source != "list" else "")
 
     rows = {one.name: [cell(one, lab) for lab in labs] for one in found}
@@ -236,16 +237,18 @@ def parsed():
 
 def main():
     options = parsed()
-    found = submissions(options.paths)
+    graded = {lab.number: [task["id"] for task in lab.tasks] for lab in all_labs()}
+    found = submissions(options.paths, graded)
     if not found:
         raise GradeError("there are no submissions")
     if not options.no_sandbox and (reason := why_not()):
         raise GradeError(f"there is no sandbox for students' programs: {reason}. --no-sandbox runs them without: "
                          "do that only in a container or an account that holds nothing else")
-    earlier = submissions(options.earlier)
+    earlier = submissions(options.earlier, graded)
     for one in earlier:
         one.name = f"earlier/{one.name}"
-    course = read_course(options.course, {lab.number: [task["id"] for task in lab.tasks] for lab in all_labs()})
+    course = read_course(options.course, graded)
+    course.check_extensions([one.title for one in found])
     labs = chosen_labs(options, course, found, earlier)
     if options.list:
         print_list(found, labs, course)

@@ -10,6 +10,9 @@
     weight = 20                       # what the lab counts in the total; for all graded labs or for none
     points = {1a = 10, 1b = 20}       # in place of those in points.json; other tasks keep theirs
 
+    [lab.01.extension]                # deadlines of single students, by name
+    "Bob Bell" = 2026-10-20T23:59:00+02:00
+
 Every table and key is optional.
 """
 import math
@@ -17,7 +20,7 @@ import tomllib
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from grade_submissions import GradeError, printable
+from grade_submissions import GradeError, printable, with_offset
 from lab_numbers import parse_labs
 
 
@@ -27,6 +30,7 @@ class Terms:
     deadline: datetime = None
     weight: float = None
     points: dict = field(default_factory=dict)  # by task
+    extension: dict = field(default_factory=dict)  # deadlines by student
 
 
 @dataclass
@@ -47,9 +51,15 @@ class Course:
             raise GradeError(f"the course file gives lab.{missing} no weight, but lab.{weighted[0]} has one: "
                              "give all labs that are graded one, or none")
 
-    def lateness(self, lab, time):
+    def check_extensions(self, names):
+        for lab, terms in self.labs.items():
+            if unknown := [name for name in terms.extension if name not in names]:
+                raise GradeError(f"the course file has lab.{lab}.extension for '{printable(unknown[0])}', but no "
+                                 "submission has this name: write it as in the list")
+
+    def lateness(self, lab, time, student):
         """(days late, what is left of the points: 0 to 1) of a lab handed in at a time, or None."""
-        deadline = self.terms(lab).deadline
+        deadline = self.terms(lab).extension.get(student, self.terms(lab).deadline)
         if deadline is None or time is None:
             return 0, 1.0
         seconds = (time - deadline).total_seconds()
@@ -83,11 +93,17 @@ def read_course(file, graded):
         except ValueError:
             raise GradeError(f"{file}: {place}: the labs with points are {' '.join(sorted(graded))}") from None
         table = reader.table(text["lab"], name)
-        reader.only(table, place, "deadline", "weight", "points")
+        reader.only(table, place, "deadline", "weight", "points", "extension")
         points = reader.table(table, "points")
         reader.only(points, f"{place}.points", *graded[lab])
-        course.labs[lab] = Terms(reader.time(table, place), reader.number(table, "weight", None),
-                                 {task: reader.number(points, task, 0) for task in points})
+        deadline, extension = reader.time(table, "deadline", place), reader.table(table, "extension")
+        extension = {student: reader.time(extension, student, f"{place}.extension") for student in extension}
+        for student, time in extension.items():
+            if deadline is None or time <= deadline:
+                raise GradeError(f"{file}: {place}.extension for '{printable(student)}' must be later than the "
+                                 "deadline of the lab")
+        course.labs[lab] = Terms(deadline, reader.number(table, "weight", None),
+                                 {task: reader.number(points, task, 0) for task in points}, extension)
     return course
 
 
@@ -116,9 +132,9 @@ class Reader:
             raise GradeError(f"{self.file}: {key} = {printable(value)} must be a number, {limits}")
         return value
 
-    def time(self, table, place):
-        value = table.get("deadline")
+    def time(self, table, key, place):
+        value = table.get(key)
         if value is not None and not isinstance(value, datetime):
-            raise GradeError(f"{self.file}: {place}: a deadline has a date, a time and an offset: "
+            raise GradeError(f"{self.file}: {place}: {printable(key)} has a date, a time and an offset: "
                              "2026-10-16T23:59:00+02:00")
-        return value and value.astimezone()
+        return value and with_offset(value)

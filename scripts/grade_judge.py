@@ -32,7 +32,7 @@ class Grader:
     """Judges submissions; results by lab and task are dictionaries that are also kept as JSON.
 
     Of a lab: hash, points, max, and tasks, each with id, title, points, max, graded, passed, message; what the
-    course's terms make of the points: days_late, time, time_source, score, counts.
+    course's terms make of the points: days_late, time, time_source, extension, score, counts.
     """
 
     def __init__(self, build, labs, course, options, folder):
@@ -163,10 +163,12 @@ class Grader:
         result = {"hash": digest, "tasks": tasks, "points": sum(task["points"] for task in tasks),
                   "max": sum(task["max"] for task in tasks)}
         time, source = submission.time(lab.number) or (None, "")
-        days, left = self.course.lateness(lab.number, time)
+        days, left = self.course.lateness(lab.number, time, submission.title)
+        extension = terms.extension.get(submission.title)
         score = counts = result["points"] * left
         if terms.weight is not None:
             counts = terms.weight * score / (result["max"] or 1)
         most = result["max"] if terms.weight is None else terms.weight
         return result | {"time": time.isoformat(timespec="seconds") if time else "", "time_source": source,
+                         "extension": extension.isoformat(timespec="seconds") if extension else "",
                          "days_late": days, "score": tidy(score), "counts": tidy(counts), "counts_max": most}

@@ -82,10 +82,14 @@ def lateness(lab):
     return f"{days} late ({time_in_words(lab)}): {lab['score']} of {lab['points']} points count"
 
 
+def extended(lab):
+    return f"extension: until {lab['extension']}" if lab["extension"] else ""
+
+
 def write_submission(folder, submission, result, labs):
     write(folder / "tasks.json", json.dumps(result, indent=1))
     write(folder / "results.json", json.dumps(gradescope(result), indent=1))
-    page = [STYLE.format(title=html.escape(submission.student.get("name", submission.name)))]
+    page = [STYLE.format(title=html.escape(submission.title))]
     page += [f"<p>{html.escape(note)}</p>" for note in submission.notes]
     for lab in labs:
         of_lab = result[lab.number]
@@ -93,8 +97,7 @@ def write_submission(folder, submission, result, labs):
         page.append(f"<h2>Lab {lab.number}: {of_lab['points']}/{of_lab['max']}</h2>")
         if of_lab["time"] and of_lab["hash"]:
             page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(of_lab))}</p>")
-        if late := lateness(of_lab):
-            page.append(f"<p>{html.escape(late)}</p>")
+        page += [f"<p>{html.escape(text)}</p>" for text in (lateness(of_lab), extended(of_lab)) if text]
         page.append("<table>")
         for task in tasks:
             page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
@@ -119,7 +122,8 @@ def gradescope(result):
             if task["graded"]:
                 test |= {"score": task["points"], "status": "passed" if task["passed"] else "failed"}
             tests.append(test)
-    late = [f"lab {number}: {lateness(lab)}" for number, lab in result.items() if lateness(lab)]
+    late = [f"lab {number}: {text}" for number, lab in result.items()
+            for text in (lateness(lab), extended(lab)) if text]
     words = "graded" if is_graded(result) else "not graded, run again"
     whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden", "output": "\n".join([words, *late])}
     if is_graded(result):
@@ -140,14 +144,15 @@ def write_csv(out, found, results, labs):
     known = [column for column in ("name", "email", "id", "login") if any(one.student.get(column) for one in found)]
     columns = ["submission", *known]
     for lab in labs:
-        columns += [*(f"{lab.number}.{task['id']}" for task in lab.tasks), f"{lab.number} days late", f"{lab.number} counts"]
+        columns += [*(f"{lab.number}.{task['id']}" for task in lab.tasks), f"{lab.number} extension",
+                    f"{lab.number} days late", f"{lab.number} counts"]
     rows = [[*columns, "total"]]
     for submission in found:
         result = results[submission.name]
         row = [submission.name, *(submission.student.get(column, "") for column in known)]
         for one in (result[lab.number] for lab in labs):
             row += [task["points"] if task["graded"] else "" for task in one["tasks"]]
-            row += [one["days_late"], one["counts"] if is_graded_lab(one) else ""]
+            row += [one["extension"], one["days_late"], one["counts"] if is_graded_lab(one) else ""]
         rows.append([*row, total(result) if is_graded(result) else "not graded"])
     write_table(out / "results.csv", rows)
 

@@ -59,7 +59,8 @@ def groups(pairs):
     for _, one, other in pairs:
         joined = group.get(one, {one}) | group.get(other, {other})
         group.update(dict.fromkeys(joined, joined))
-    return sorted({tuple(sorted(names)) for names in group.values() if len(names) > 2}, key=lambda names: (-len(names), names))
+    large = {tuple(sorted(names)) for names in group.values() if len(names) > 2}
+    return sorted(large, key=lambda names: (-len(names), names))
 
 
 def in_lines(pairs):

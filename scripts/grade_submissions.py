@@ -32,7 +32,7 @@ class Submission:
     reference: str = ""                           # a branch, tag or commit of it
     student: dict = field(default_factory=dict)   # what a list says, by column
     row: str = ""                                 # of a list: the list and the line
-    submitted: datetime = None                    # as a list says
+    submitted: dict = field(default_factory=dict)  # as a list says, by lab; "" for labs without a time of their own
     files: dict = field(default_factory=dict)     # contents by lab
     places: dict = field(default_factory=dict)    # paths in the submission, by lab
     times: dict = field(default_factory=dict)     # (time, "list", "commit" or "file"), by lab
@@ -41,7 +41,13 @@ class Submission:
     notes: list = field(default_factory=list)
 
     def time(self, lab):
-        return (self.submitted, "list") if self.submitted else self.times.get(lab)
+        listed = self.submitted.get(lab) or self.submitted.get("")
+        return (listed, "list") if listed else self.times.get(lab)
+
+    @property
+    def title(self):
+        """The student's name."""
+        return self.student.get("name", self.name)
 
 
 def printable(text):
@@ -50,12 +56,12 @@ def printable(text):
     return line if len(line) <= 120 else line[:117] + "..."
 
 
-def submissions(words):
-    """One for each path or URL, or each row of a CSV file; names are unique."""
+def submissions(words, labs):
+    """One for each path or URL, or each row of a CSV file; names are unique. `labs`: those with points."""
     found = []
     for word in map(str, words):
         if not URL.match(word) and Path(word).suffix.lower() == ".csv":
-            found += rows(Path(word))
+            found += rows(Path(word), labs)
         else:
             found.append(submission(word, Path()))
             if not URL.match(word) and not found[-1].path.exists():
@@ -82,7 +88,8 @@ def check_rows(found):
     seen = {}
     for one in found:
         values = {column: one.student.get(column, "").lower() for column in UNIQUE}
-        values |= {"folder for results": folder_name(one.name).lower(), "path": f"{one.source}#{one.reference}".rstrip("#")}
+        values["folder for results"] = folder_name(one.name).lower()
+        values["path"] = f"{one.source}#{one.reference}".rstrip("#")
         for what, value in values.items():
             if value and (other := seen.setdefault((what, value), one)) is not one:
                 raise GradeError(f"{other.row} and {one.row} have the same {what}, '{printable(value)}': "
@@ -117,14 +124,23 @@ def read_table(file):
         raise GradeError(f"{file}: {error}") from None
 
 
-def rows(file):
+def with_offset(time):
+    """A time without one is in the time zone of this machine."""
+    return time if time.tzinfo else time.astimezone()
+
+
+def rows(file, labs):
     columns = list(COLUMNS[:2])
     found = []
     for count, (number, cells) in enumerate(read_table(file)):
         if count == 0 and [cell.lower() for cell in cells[:2]] == columns:
-            columns = [cell.lower() for cell in cells]
-            if unknown := [column for column in columns if column not in COLUMNS]:
-                raise GradeError(f"{file}: there is no column '{unknown[0]}', only {', '.join(COLUMNS)}")
+            columns = [re.sub(r"^submitted_(?=\d(cuda)?$)", "submitted_0", cell.lower()) for cell in cells]
+            times = ["submitted", *(f"submitted_{lab}" for lab in labs)]
+            if unknown := [column for column in columns if column not in (*COLUMNS, *times)]:
+                raise GradeError(f"{file}: there is no column '{printable(unknown[0])}', only {', '.join(COLUMNS)} "
+                                 f"and, for single labs, {times[1]} to {times[-1]}")
+            if twice := [column for column in columns if columns.count(column) > 1]:
+                raise GradeError(f"{file}: two columns are named '{twice[0]}': remove one")
             continue
         if len(cells) < 2 or not cells[0] or not cells[1]:
             raise GradeError(f"{file}: line {number} needs a name and a path")
@@ -136,10 +152,12 @@ def rows(file):
                              "but there is no such file or folder")
         found[-1].row = f"{file}, line {number} ({printable(cells[0])})"
         found[-1].student = dict(zip(columns, cells))
-        if text := found[-1].student.get("submitted"):
-            try:
-                found[-1].submitted = datetime.fromisoformat(text).astimezone()
-            except ValueError:
-                raise GradeError(f"{file}: line {number}: '{printable(text)}' is not a time "
-                                 "such as 2026-10-16T23:59:00+02:00") from None
+        for column, text in found[-1].student.items():
+            if column.startswith("submitted") and text:
+                try:
+                    time = with_offset(datetime.fromisoformat(text))
+                except ValueError:
+                    raise GradeError(f"{file}: line {number}: '{printable(text)}' is not a time "
+                                     "such as 2026-10-16T23:59:00+02:00") from None
+                found[-1].submitted[column.partition("_")[2]] = time
     return found

@@ -5,7 +5,7 @@ number", to grade items, and to "Feedback for" them.
 Canvas (https://github.com/instructure/canvas-lms, lib/gradebook_importer.rb): Student, ID, SIS User ID, SIS Login ID and
 Section come first; a row "Points Possible"; a student is found by one of the ids, else by name. There is no feedback.
 """
-from grade_report import is_graded_lab, lateness, write_table
+from grade_report import extended, is_graded_lab, lateness, write_table
 
 
 def title(lab):
@@ -22,8 +22,7 @@ def feedback(lab):
               for task in lab["tasks"] if task["graded"] and not task["passed"]]
     if len({line.partition(": ")[2] for line in failed}) == 1 and len(failed) == len(lab["tasks"]):
         failed = [failed[0].partition(": ")[2]]
-    late = [lateness(lab)] if lateness(lab) else []
-    return "\n".join((failed or ["all tasks passed"]) + late)
+    return "\n".join((failed or ["all tasks passed"]) + list(filter(None, (lateness(lab), extended(lab)))))
 
 
 def write_tables(out, found, results, labs):
@@ -32,7 +31,7 @@ def write_tables(out, found, results, labs):
         columns += [title(lab), f"{title(lab)} feedback"]
     rows = [columns]
     for one in found:
-        row = [one.student.get("name", one.name), one.student.get("email", ""), one.student.get("id", "")]
+        row = [one.title, one.student.get("email", ""), one.student.get("id", "")]
         for lab in labs:
             result = results[one.name][lab.number]
             row += [points(result), feedback(result) if is_graded_lab(result) else ""]
@@ -43,6 +42,6 @@ def write_tables(out, found, results, labs):
     rows = [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *map(title, labs)],
             ["    Points Possible", "", "", "", "", *most]]
     for one in found:
-        rows.append([one.student.get("name", one.name), "", one.student.get("id", ""), one.student.get("login", ""), "",
+        rows.append([one.title, "", one.student.get("id", ""), one.student.get("login", ""), "",
                      *(points(results[one.name][lab.number]) for lab in labs)])
     write_table(out / "canvas.csv", rows)

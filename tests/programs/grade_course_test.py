@@ -186,8 +186,8 @@ class GradeCourseTest(unittest.TestCase):
         course = grade_course.Course({"02": grade_course.Terms(DEADLINE)}, percent=25, grace=15, max_days=3)
         for hours, expected in {-1: (0, 1), 0: (0, 1), 0.25: (0, 1), 0.3: (1, 0.75), 24: (1, 0.75), 24.1: (2, 0.5),
                                 72: (3, 0.25), 73: (4, 0)}.items():
-            self.assertEqual(course.lateness("02", DEADLINE + timedelta(hours=hours)), expected, hours)
-        self.assertEqual(course.lateness("01", DEADLINE + timedelta(days=9)), (0, 1))
+            self.assertEqual(course.lateness("02", DEADLINE + timedelta(hours=hours), "Ann"), expected, hours)
+        self.assertEqual(course.lateness("01", DEADLINE + timedelta(days=9), "Ann"), (0, 1))
 
     def test_terms(self):
         """A list's time counts before that of the commit, and this one before that of the file."""
@@ -225,6 +225,33 @@ class GradeCourseTest(unittest.TestCase):
                                       ["    Points Possible", "", "", "", "", "100"],
                                       ["Ann A.", "", "100", "aa1", "", "100"]])
         self.assertEqual(self.table("results.csv")[2][-3:], ["2", "11.2", "11.2"])
+
+    def test_times_of_labs(self):
+        """A column for a lab counts before the one for all; an extension is a deadline of a student's own."""
+        for name in ("ann", "bob", "eve"):
+            self.student(name)
+        days = [(DEADLINE + timedelta(days=count)).isoformat() for count in range(4)]
+        (self.folder / "class.csv").write_text(
+            f"name,path,submitted,submitted_2,submitted_03\nAnn,ann,{days[3]},{days[0]},\n"
+            f"Bob Bell,bob,,{days[2]},\nEve,eve,{days[1]},,{days[3]}\n", encoding="utf-8")
+        course = f"[late]\npercent_per_day = 10\n[lab.02]\ndeadline = {days[0]}\n[lab.02.extension]\n"
+        (self.folder / "course.toml").write_text(f'{course}"Bob Bell" = {days[1]}\n', encoding="utf-8")
+        words = self.folder / "class.csv", "--course", self.folder / "course.toml"
+        output, _ = self.grade(*words, "--list", labs=())
+        self.assertIn(", 1 d late, extension\n", output)
+        _, results = self.grade(*words, labs=())
+        self.assertEqual({name: (result["days_late"], result["score"], result["extension"])
+                          for name, result in results.items()},
+                         {"Ann": (0, 100, ""), "Bob_Bell": (1, 90, days[1]), "Eve": (1, 90, "")})
+        page = (self.folder / "grades/Bob_Bell/index.html").read_text(encoding="utf-8")
+        self.assertIn(f"extension: until {days[1]}", page)
+        self.assertIn(f"extension: until {days[1]}", self.table("moodle.csv")[2][4])
+        self.assertIn(days[1], self.table("results.csv")[2])
+        for line, reason in {f'"Bob" = {days[1]}': "no submission has this name",
+                             f'"Bob Bell" = {days[0]}': "later than the deadline", "Eve = 3": "Eve has a date"}.items():
+            (self.folder / "course.toml").write_text(course + line, encoding="utf-8")
+            with self.subTest(line), self.assertRaisesRegex(GradeError, reason):
+                self.grade(*words, labs=())
 
     def test_list(self):
         """What was handed in, when, and how late; nothing is graded."""
@@ -378,7 +405,10 @@ class GradeCourseTest(unittest.TestCase):
             (self.folder / "course.toml").write_text(text, encoding="utf-8")
             with self.subTest(text), self.assertRaisesRegex(GradeError, "lab.02 no weight, but lab.01 has one"):
                 self.grade(ann, "--course", self.folder / "course.toml", labs=labs)
-        for text, reason in {"name,path,grade\n": "no column 'grade'", "ann\n": "needs a name and a path",
+        for text, reason in {"name,path,grade\n": "no column 'grade'",
+                             "name,path,submitted_99\n": "no column 'submitted_99'",
+                             "name,path,submitted_2,submitted_02\n": "two columns are named 'submitted_02'",
+                             "ann\n": "needs a name and a path",
                              "name,path,submitted\nann,ann,yesterday\n": "is not a time",
                              "name,path\n\nann,an\n": "line 3: .*'an' must be", "who,where\nann,ann\n": "name,path and",
                              "ann,ann\n\nAnn,ann#x\n":
