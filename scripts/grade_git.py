@@ -30,6 +30,7 @@ def read_repository(submission, wanted, sandbox):
     """As grade_files.read_files."""
     try:
         with Repository(submission, sandbox) as repository:
+            submission.commit = repository.commit
             read_entries(submission, wanted, repository.entries())
             for lab in submission.files:
                 submission.times[lab] = (repository.committed(submission.places[lab]), "commit")

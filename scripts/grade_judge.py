@@ -4,8 +4,10 @@ import json
 import os
 import queue
 import shutil
+import subprocess
 import tempfile
 import threading
+from datetime import datetime
 from pathlib import Path
 
 from grade_kit import Kit
@@ -14,6 +16,14 @@ from grade_sandbox import Sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "Program"  # kProgramTask of tests/grading/program_run.h
+
+
+def workbook_commit():
+    """Of this checkout, and whether its files are still those of the commit."""
+    def git(*words):
+        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
+    commit = git("rev-parse", "--short=12", "HEAD")
+    return (commit or "no git repository") + (" with changes" if git("status", "--porcelain", "-uno") else "")
 
 
 class Lab:
@@ -32,7 +42,8 @@ class Grader:
     """Judges submissions; results by lab and task are dictionaries that are also kept as JSON.
 
     Of a lab: hash, points, max, and tasks, each with id, title, points, max, graded, passed, message; what the
-    course's terms make of the points: days_late, time, time_source, extension, score, counts.
+    course's terms make of the points: days_late, time, time_source, extension, score, counts; and evidence, so that a
+    grade can be seen again: file (its SHA-256), commit, seed, workbook (its commit), graded (when).
     """
 
     def __init__(self, build, labs, course, options, folder):
@@ -47,6 +58,7 @@ class Grader:
         self.solutions = {}  # whether the solution is graded, by lab and task
         self.judged_files = {}  # by hash: starters, for example, are judged once
         self.lock = threading.Lock()
+        self.workbook = workbook_commit()
 
     def fingerprint(self, lab):
         """Of what judges: a result is kept as long as this stays the same."""
@@ -66,29 +78,34 @@ class Grader:
                 if source is None:
                     why = submission.problems.get(lab.number, f"{lab.path} is missing")
                     judged = (None, submission.unreachable) if submission.unreachable else (False, why)
-                    results[lab.number] = self.result_of(lab, "", [judged] * len(lab.tasks), submission)
+                    results[lab.number] = self.result_of(lab, "", [judged] * len(lab.tasks), {}, submission)
                     continue
                 digest = self.harness[lab.number].copy()
                 digest.update(f"{self.options.seed} {self.options.no_sandbox} ".encode() + source)
                 digest = digest.hexdigest()
-                judged = self.judged_before(digest, known.get(lab.number, {}))
+                judged, evidence = self.judged_before(digest, known.get(lab.number, {}))
                 if judged is None:
+                    evidence = {"graded": datetime.now().astimezone().isoformat(timespec="seconds"),
+                                "seed": self.options.seed, "workbook": self.workbook}
                     with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as work:
                         judged = self.judged(lab, source, Path(work), slot)
                     with self.lock:
-                        self.judged_files[digest] = judged
-                results[lab.number] = self.result_of(lab, digest, judged, submission)
+                        self.judged_files[digest] = judged, evidence
+                evidence = evidence | {"file": hashlib.sha256(source).hexdigest(), "commit": submission.commit}
+                results[lab.number] = self.result_of(lab, digest, judged, evidence, submission)
         finally:
             self.slots.put(slot)
         return results
 
     def judged_before(self, digest, before):
-        """What an earlier run, or another submission with the same file, got; None unless all of it was graded."""
+        """What an earlier run, or another submission with the same file, got, and the evidence; None unless all of it
+        was graded."""
         with self.lock:
-            judged = self.judged_files.get(digest)
+            judged, evidence = self.judged_files.get(digest, (None, {}))
         if before.get("hash") == digest:
             judged = [(task["passed"] if task["graded"] else None, task["message"]) for task in before["tasks"]]
-        return None if judged is None or any(passed is None for passed, _ in judged) else judged
+            evidence = before.get("evidence", {})
+        return (None, {}) if judged is None or any(passed is None for passed, _ in judged) else (judged, evidence)
 
     def judged(self, lab, source, work, slot):
         """(passed, message) of each task; passed is None if the harness failed."""
@@ -153,14 +170,14 @@ class Grader:
         messages = list(dict.fromkeys(failure["message"] for failure in result["failures"]))
         return result["passed"], "\n\n".join(messages)[:8000]
 
-    def result_of(self, lab, digest, judged, submission):
+    def result_of(self, lab, digest, judged, evidence, submission):
         terms = self.course.terms(lab.number)
         tasks = []
         for task, (passed, message) in zip(lab.tasks, judged):
             most = terms.points.get(task["id"], task["points"])
             tasks.append({"id": task["id"], "title": task["title"], "points": most if passed else 0, "max": most,
                           "graded": passed is not None, "passed": bool(passed), "message": message})
-        result = {"hash": digest, "tasks": tasks, "points": sum(task["points"] for task in tasks),
+        result = {"hash": digest, "evidence": evidence, "tasks": tasks, "points": sum(task["points"] for task in tasks),
                   "max": sum(task["max"] for task in tasks)}
         time, source = submission.time(lab.number) or (None, "")
         days, left = self.course.lateness(lab.number, time, submission.title)

@@ -86,6 +86,16 @@ def extended(lab):
     return f"extension: until {lab['extension']}" if lab["extension"] else ""
 
 
+def evidence(lab):
+    """What it takes to see the points again; empty if no file was graded."""
+    known = lab["evidence"]
+    if not known.get("graded"):
+        return ""
+    commit = f", of commit {known['commit']}" if known["commit"] else ""
+    return (f"graded {known['graded']} with seed {known['seed']} by the workbook's commit {known['workbook']}; "
+            f"SHA-256 of the file{commit}: {known['file']}")
+
+
 def write_submission(folder, submission, result, labs):
     write(folder / "tasks.json", json.dumps(result, indent=1))
     write(folder / "results.json", json.dumps(gradescope(result), indent=1))
@@ -103,6 +113,7 @@ def write_submission(folder, submission, result, labs):
             page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
                         f"<td class=n>{reached(task)}</tr>")
         page.append("</table>")
+        page += [f"<p><small>{html.escape(evidence(of_lab))}</small></p>"] * bool(evidence(of_lab))
         ids = {}  # of the tasks that failed, by what is said about them
         for task in tasks:
             if not task["passed"]:

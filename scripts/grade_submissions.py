@@ -30,6 +30,7 @@ class Submission:
     path: Path                                    # or None, of a URL
     source: str = ""                              # a git repository, without the reference
     reference: str = ""                           # a branch, tag or commit of it
+    commit: str = ""                              # what that is
     student: dict = field(default_factory=dict)   # what a list says, by column
     row: str = ""                                 # of a list: the list and the line
     submitted: dict = field(default_factory=dict)  # as a list says, by lab; "" for labs without a time of their own

@@ -6,6 +6,7 @@ Usage: grade_course_test.py BUILD, a configured build folder.
 """
 import contextlib
 import csv
+import hashlib
 import io
 import json
 import os
@@ -225,6 +226,25 @@ class GradeCourseTest(unittest.TestCase):
                                       ["    Points Possible", "", "", "", "", "100"],
                                       ["Ann A.", "", "100", "aa1", "", "100"]])
         self.assertEqual(self.table("results.csv")[2][-3:], ["2", "11.2", "11.2"])
+
+    def test_evidence(self):
+        """The page says what it takes to see the grade again; a grade that is kept has its own time."""
+        ann = self.student("ann")
+        self.grade(ann, "--seed", "7")
+        file = self.folder / "grades/ann/tasks.json"
+        known = json.loads(file.read_text(encoding="utf-8"))
+        evidence = known["02"]["evidence"]
+        self.assertEqual(evidence["file"], hashlib.sha256((ann / FILE).read_bytes()).hexdigest())
+        commit = subprocess.check_output(["git", "-C", ann, "rev-parse", "HEAD"], text=True).strip()
+        self.assertEqual(evidence["commit"], commit)
+        known["02"]["evidence"]["graded"] = "2026-10-17T08:00:00+02:00"
+        file.write_text(json.dumps(known), encoding="utf-8")
+        self.grade(ann, "--seed", "7")
+        page = (self.folder / "grades/ann/index.html").read_text(encoding="utf-8")
+        self.assertIn("graded 2026-10-17T08:00:00+02:00 with seed 7 by the workbook&#x27;s commit", page)
+        self.assertIn(f"of commit {commit}: {evidence['file']}", page)
+        self.grade(ann, "--seed", "8")
+        self.assertNotIn("2026-10-17T08", file.read_text(encoding="utf-8"))
 
     def test_times_of_labs(self):
         """A column for a lab counts before the one for all; an extension is a deadline of a student's own."""
