@@ -2,7 +2,7 @@
 """./workbook grade: grades a class.
 
 Usage: grade.py BUILD PATH... [--labs 01-03] [--course FILE] [--out FOLDER] [--seed S] [--jobs J] [--similar]
-                [--earlier PATH...] [--no-sandbox] [--list]
+                [--earlier PATH...] [--no-sandbox] [--replace] [--list]
   BUILD   a configured build folder
   PATH    a submission (a folder, .zip, .tar.gz, git repository or URL), or a .csv of such (grade_submissions.py)
 
@@ -12,6 +12,7 @@ verdict programs decide; this one adds up and reports (grade_report.py, grade_ta
 """
 import argparse
 import contextlib
+import csv
 import fcntl
 import json
 import os
@@ -227,6 +228,8 @@ def parsed():
     parser.add_argument("--earlier", metavar="PATH", nargs="+", default=[],
                         help="submissions of earlier years: --similar compares with them, and they are not graded")
     parser.add_argument("--no-sandbox", action="store_true", help="without bubblewrap: with limits only")
+    parser.add_argument("--replace", action="store_true",
+                        help="take submissions that are not named this time out of the tables")
     parser.add_argument("--list", action="store_true", help="grade nothing; list what was handed in, when, and how late")
     options = parser.parse_args()
     for name in ("jobs", "seed"):
@@ -279,7 +282,22 @@ def claimed(out):
         os.close(folder)
 
 
+def check_complete(options, found):
+    """A list that has become shorter would take students out of the tables."""
+    try:
+        with open(options.out / "results.csv", newline="", encoding="utf-8") as stream:
+            before = [row["submission"].lstrip("'") for row in csv.DictReader(stream)]
+    except (OSError, KeyError):
+        return
+    left_out = sorted(set(before) - {one.name for one in found})
+    if left_out and not options.replace:
+        raise GradeError(f"the tables in {options.out} also have {', '.join(left_out[:5])}"
+                         f"{f' and {len(left_out) - 5} more' if len(left_out) > 5 else ''}: name all submissions, "
+                         "or another --out, or --replace to take them out of the tables")
+
+
 def grade_and_report(options, course, labs, found, earlier):
+    check_complete(options, found)
     for one in earlier:
         if not one.files:
             print(f"note: {one.name} is compared with nothing: {(reasons_of(one) or ['it has no file of these labs'])[0]}")
@@ -291,7 +309,8 @@ def grade_and_report(options, course, labs, found, earlier):
         Path(scratch).chmod(0o755)
         grader = Grader(options.build.resolve(), labs, course, options, Path(scratch))
         check_solutions(grader, options.out)
-        for table in (*TABLES, SIMILAR):  # of an earlier run: not to be taken for this one's, should it be interrupted
+        # Those of an earlier run are not to be taken for this one's, should it be interrupted.
+        for table in TABLES + (SIMILAR,) * bool(pairs):
             (options.out / table).unlink(missing_ok=True)
         results = grade_class(grader, found, options.out)
     grade_report.write_class(options.out, found, results, labs, pairs)
@@ -300,6 +319,8 @@ def grade_and_report(options, course, labs, found, earlier):
     for lab, ones in pairs.items():
         print(f"\nsimilar, lab {lab}:" + "".join(f"\n  {line}" for line in in_lines(ones)))
     print_exceptions(found, results, options.out)
+    if not pairs and (options.out / SIMILAR).exists():
+        print(f"\n{options.out / SIMILAR} is that of an earlier run: --similar renews it")
     print(f"\n{options.out}: {', '.join(TABLES + (SIMILAR,) * bool(pairs))}; of each submission results.json and index.html")
     if not all(map(grade_report.is_graded, results.values())):
         print("some tasks are not graded: run again, which grades only these")

@@ -152,7 +152,7 @@ class GradeCourseTest(unittest.TestCase):
         (ann / FILE).write_bytes(b"passes 1 2\r\n")  # as git for Windows checks it out
         git(ann, "config", "core.autocrlf", "true")
         git(ann, "-c", "core.fsmonitor=false", "-c", "filter.x.clean=cat", "commit", "-am", "lines")
-        self.assertNotIn("not committed", self.grade(ann)[0])
+        self.assertNotIn("not committed", self.grade(ann, "--replace")[0])
 
     def test_hostile_repositories(self):
         links, empty, deep = self.student("links"), self.folder / "empty", self.student("deep")
@@ -325,7 +325,9 @@ class GradeCourseTest(unittest.TestCase):
         self.assertIn("<h1>Ann Ä.</h1>", page)
         self.assertIn("Tasks 2, 3, 4, 5", page)
         self.assertEqual(page.count("is wrong"), 1)
-        output, results = self.grade(self.folder / "bob.rar", self.folder / Path(FILE).name)
+        with self.assertRaisesRegex(GradeError, "the tables in .* also have Ann_Ä: name all submissions"):
+            self.grade(self.folder / "bob.rar")
+        output, results = self.grade(self.folder / "bob.rar", self.folder / Path(FILE).name, "--replace")
         self.assertEqual({name: result["points"] for name, result in results.items() if name != "Ann_Ä"},
                          {"bob.rar": 0, Path(FILE).name: 100})
         self.assertIn("look at these first:\n  bob.rar: bob.rar is not a folder", output)
@@ -373,10 +375,13 @@ class GradeCourseTest(unittest.TestCase):
         output, _ = self.grade(*(self.folder / name for name in ("ann", "bob", "eve", "cid", "dan")), "--similar")
         self.assertRegex(output, r"similar, lab 02:\n *\d+ %  (ann  bob|bob  ann)\n")
         self.assertNotRegex(output, r"%.*(eve|cid|dan)")
+        output, _ = self.grade(self.folder / "eve", "--replace")
+        self.assertIn("similar.csv is that of an earlier run", output)
+        self.assertEqual(len(self.table("similar.csv")), 2)
         # Of earlier years, only what resembles a submission of this year is listed.
         output, _ = self.grade(self.folder / "eve", "--earlier", self.folder / "ann", self.folder / "bob")
         self.assertNotIn("%", output)
-        output, _ = self.grade(self.folder / "ann", "--earlier", self.folder / "bob", self.folder / "eve",
+        output, _ = self.grade(self.folder / "ann", "--replace", "--earlier", self.folder / "bob", self.folder / "eve",
                                f"file://{self.folder}/moved.git")
         self.assertIn("note: earlier/moved is compared with nothing: the repository cannot be cloned", output)
         header, *pairs = self.table("similar.csv")

@@ -143,7 +143,7 @@ class GradeTest(unittest.TestCase):
         shutil.copytree(self.first, again)
         grade.Grader.judged = lambda *_: self.fail("graded again")
         try:
-            code, _ = run([self.students.folder / "solution"], again)
+            code, _ = run([self.students.folder / "solution"], again, "--replace")
             self.assertEqual(code, 0)
         finally:
             grade.Grader.judged = judged
