@@ -47,6 +47,8 @@ def all_labs():
 
 
 def read(submission, wanted, sandbox):
+    if submission.absent:
+        return
     if is_repository(submission):
         read_repository(submission, wanted, sandbox)
     else:
@@ -103,11 +105,18 @@ def in_words(results):
     return ", ".join(words)
 
 
+def missing(submission, lab):
+    """Was it just not handed in?"""
+    return not (lab in submission.files or lab in submission.problems or submission.unreachable)
+
+
 def remarks(submission, results):
     """In one line, about a submission that could not be judged as it should have been; empty if it could."""
     if submission.notes:
         return f"note: {printable(submission.notes[0])}"
-    for result in results.values():
+    for lab, result in results.items():
+        if missing(submission, lab):
+            continue
         messages = {task["message"].split("\n")[0] for task in result["tasks"]}
         if len(messages) == 1 and not result["points"] and (message := messages.pop()):
             return printable(message)
@@ -207,6 +216,9 @@ def print_exceptions(found, results, out):
     odd = {one.name: remark for one in found if (remark := remarks(one, results[one.name]))}
     if odd:
         print("\nlook at these first:" + "".join(f"\n  {name}: {remark}" for name, remark in odd.items()))
+    absent = {one.name: [lab for lab in results[one.name] if missing(one, lab)] for one in found}
+    if names := [f"{name} ({' '.join(labs)})" for name, labs in absent.items() if labs]:
+        print(f"\nnot handed in: {', '.join(names)}")
     others = sorted(file.parent.name for file in out.glob("*/tasks.json") if file.parent.name not in results)
     if others:
         print(f"\n{out} also has pages of earlier runs that are in none of the tables: {', '.join(others)}")

@@ -76,7 +76,8 @@ class Grader:
             for lab in labs or self.labs:
                 source = submission.files.get(lab.number)
                 if source is None:
-                    why = submission.problems.get(lab.number, f"{lab.path} is missing")
+                    why = "nothing was handed in" if submission.absent else f"{lab.path} is missing"
+                    why = submission.problems.get(lab.number, why)
                     judged = (None, submission.unreachable) if submission.unreachable else (False, why)
                     results[lab.number] = self.result_of(lab, "", [judged] * len(lab.tasks), {}, submission)
                     continue

@@ -33,6 +33,7 @@ class Submission:
     commit: str = ""                              # what that is
     student: dict = field(default_factory=dict)   # what a list says, by column
     row: str = ""                                 # of a list: the list and the line
+    absent: bool = False                          # the list has no path: nothing was handed in
     submitted: dict = field(default_factory=dict)  # as a list says, by lab; "" for labs without a time of their own
     files: dict = field(default_factory=dict)     # contents by lab
     places: dict = field(default_factory=dict)    # paths in the submission, by lab
@@ -143,12 +144,13 @@ def rows(file, labs):
             if twice := [column for column in columns if columns.count(column) > 1]:
                 raise GradeError(f"{file}: two columns are named '{twice[0]}': remove one")
             continue
-        if len(cells) < 2 or not cells[0] or not cells[1]:
+        if len(cells) < 2 or not cells[0]:
             raise GradeError(f"{file}: line {number} needs a name and a path")
-        found.append(submission(cells[1], file.parent, cells[0]))
-        if not URL.match(cells[1]) and not found[-1].path.exists():
+        absent = Submission(cells[0], None, absent=True)
+        found.append(submission(cells[1], file.parent, cells[0]) if cells[1] else absent)
+        if cells[1] and not URL.match(cells[1]) and not found[-1].path.exists():
             begin = ("the first line is name,path and more columns, or" if count == 0
-                     else "leave out students who handed in nothing;")
+                     else "leave the path of a student empty who handed in nothing;")
             raise GradeError(f"{file}: line {number}: {begin} '{printable(cells[1])}' must be a submission, "
                              "but there is no such file or folder")
         found[-1].row = f"{file}, line {number} ({printable(cells[0])})"

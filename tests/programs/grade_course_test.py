@@ -333,6 +333,18 @@ class GradeCourseTest(unittest.TestCase):
         self.assertIn("look at these first:\n  bob.rar: bob.rar is not a folder", output)
         self.assertIn("in none of the tables: Ann_Ä", output)
 
+    def test_nothing_handed_in(self):
+        """No points, in all tables, and apart from what went wrong."""
+        (self.folder / "list.csv").write_text(f"name,path,id\nAnn,{self.student('ann')},7\nBob,,8\nCid,,9\n",
+                                              encoding="utf-8")
+        output, results = self.grade(self.folder / "list.csv", labs=("--labs", "2,3"))
+        self.assertEqual(results["Bob"]["tasks"][0]["message"], "nothing was handed in")
+        self.assertEqual([row[2:6] for row in self.table("moodle.csv")[2:]],
+                         [[number, "0", "nothing was handed in", "0"] for number in "89"])
+        self.assertIn("\nnot handed in: Ann (03), Bob (02 03), Cid (02 03)\n", output)
+        self.assertNotIn("look at these first", output)
+        self.assertIn("Bob          none", self.grade(self.folder / "list.csv", "--list")[0])
+
     def test_unreachable(self):
         """What cannot be fetched is not graded, and has no points that could be taken for a verdict."""
         (self.folder / "list.csv").write_text(
@@ -433,7 +445,7 @@ class GradeCourseTest(unittest.TestCase):
         for text, reason in {"name,path,grade\n": "no column 'grade'",
                              "name,path,submitted_99\n": "no column 'submitted_99'",
                              "name,path,submitted_2,submitted_02\n": "two columns are named 'submitted_02'",
-                             "ann\n": "needs a name and a path",
+                             "ann\n": "needs a name and a path", "name,path\n,ann\n": "line 2 needs a name",
                              "name,path,submitted\nann,ann,yesterday\n": "is not a time",
                              "name,path\n\nann,an\n": "line 3: .*'an' must be", "who,where\nann,ann\n": "name,path and",
                              "ann,ann\n\nAnn,ann#x\n":
