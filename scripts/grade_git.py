@@ -37,6 +37,9 @@ def read_repository(submission, wanted, sandbox):
                 if repository.differs(submission.places[lab], submission.files[lab]):
                     submission.notes.append(f"{submission.places[lab]} has changes that are not committed: "
                                             "the commit is graded")
+            for lab, path in wanted.items():
+                if lab not in submission.files and repository.is_in_folder(path):
+                    submission.problems.setdefault(lab, f"{path} exists, but is not committed")
     except Refused as problem:
         submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
     except Unreachable as problem:
@@ -135,16 +138,21 @@ class Repository:
         except ValueError:
             raise Refused(f"{printable(path)}: its commit has no date") from None
 
-    def differs(self, path, committed):
-        """Does a folder that is a repository have other contents than its commit, except for the ends of lines, which
-        git changes on Windows?"""
+    def is_in_folder(self, path):
+        """Is there a file of this path in a folder that is a repository, where only the commit counts?"""
         folder = self.submission.path
         if folder is None or self.submission.reference or not (folder / ".git").is_dir():
             return False
-        file = folder / path
         try:
-            if file.is_symlink() or not file.is_file():
-                return False
-            return with_unix_lines(file.read_bytes()) != with_unix_lines(committed)
+            return (folder / path).is_file() and not (folder / path).is_symlink()
+        except OSError:
+            return False
+
+    def differs(self, path, committed):
+        """Does a folder that is a repository have other contents than its commit, except for the ends of lines, which
+        git changes on Windows?"""
+        try:
+            return (self.is_in_folder(path) and
+                    with_unix_lines((self.submission.path / path).read_bytes()) != with_unix_lines(committed))
         except OSError:
             return False

@@ -154,6 +154,15 @@ class GradeCourseTest(unittest.TestCase):
         git(ann, "-c", "core.fsmonitor=false", "-c", "filter.x.clean=cat", "commit", "-am", "lines")
         self.assertNotIn("not committed", self.grade(ann, "--replace")[0])
 
+    def test_not_committed(self):
+        """What was never added to git is not graded, and the reason says so."""
+        ann = self.student("ann")
+        other = "labs/03_weight_aggregation/weight_aggregation.cpp"
+        (ann / other).parent.mkdir()
+        (ann / other).write_text("passes 1", encoding="utf-8")
+        output, _ = self.grade(ann, labs=("--labs", "2,3"))
+        self.assertIn(f"{other} exists, but is not committed", output)
+
     def test_hostile_repositories(self):
         links, empty, deep = self.student("links"), self.folder / "empty", self.student("deep")
         (links / FILE).unlink()
