@@ -16,6 +16,7 @@ import csv
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -40,6 +41,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_GRADED = 3  # exit code of verdicts, and of this program
 TABLES = ("results.csv", "moodle.csv", "canvas.csv", "junit.xml", "index.html")
 SIMILAR = "similar.csv"
+SCRATCH = "workbook-grade."
+SCRATCH_SECONDS = 60  # between making such a folder and locking it, at most
 
 
 def all_labs():
@@ -274,24 +277,47 @@ def main():
 
 
 @contextlib.contextmanager
+def scratch_folder(no_sandbox):
+    """A folder that other accounts cannot read. What killed runs of this account have left is removed: nobody holds its
+    lock."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            status = left.lstat()
+            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > SCRATCH_SECONDS:
+                with locked(left):
+                    shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True) as scratch, locked(scratch):
+        # Without a sandbox, programs under other accounts have their own folders in it.
+        Path(scratch).chmod(0o711 if no_sandbox else 0o700)
+        yield Path(scratch)
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """BlockingIOError if another process holds the lock, which ends with it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def claimed(out):
     """The folder for the results is there, and no other run of this command uses it."""
-    try:
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = os.open(out, os.O_RDONLY)
-    except FileExistsError:
-        raise GradeError(f"--out {out} is a file, not a folder") from None
-    except OSError as error:
-        raise GradeError(f"--out {out}: {error.strerror}") from None
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stack.enter_context(locked(out))
+        except FileExistsError:
+            raise GradeError(f"--out {out} is a file, not a folder") from None
         except BlockingIOError:
             raise GradeError(f"another ./workbook grade is writing to {out}: "
                              "wait for it, or name another --out") from None
+        except OSError as error:
+            raise GradeError(f"--out {out}: {error.strerror}") from None
         yield
-    finally:
-        os.close(folder)
 
 
 def check_complete(options, found):
@@ -317,9 +343,8 @@ def grade_and_report(options, course, labs, found, earlier):
     how = "without a sandbox" if options.no_sandbox else "each in a sandbox"
     numbers = " ".join(lab.number for lab in labs)
     print(f"{counted(found)}, lab{'s' if len(labs) > 1 else ''} {numbers}, {how}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="workbook-grade.", ignore_cleanup_errors=True) as scratch:
-        Path(scratch).chmod(0o755)
-        grader = Grader(options.build.resolve(), labs, course, options, Path(scratch))
+    with scratch_folder(options.no_sandbox) as scratch:
+        grader = Grader(options.build.resolve(), labs, course, options, scratch)
         check_solutions(grader, options.out)
         # Those of an earlier run are not to be taken for this one's, should it be interrupted.
         for table in TABLES + (SIMILAR,) * bool(pairs):

@@ -372,6 +372,21 @@ class GradeCourseTest(unittest.TestCase):
             self.grade(self.student("ann"))
         self.grade(self.folder / "ann")
 
+    def test_scratch_folder(self):
+        """Other accounts cannot read it; what a killed run has left is removed, what another run uses is not."""
+        left, used, new = (self.folder / f"{grade.SCRATCH}{name}" for name in ("left", "used", "new"))
+        for folder in (left, used, new):
+            folder.mkdir()
+        for folder in (left, used):
+            os.utime(folder, (0, 0))
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = str(self.folder)
+        with grade.locked(used), grade.scratch_folder(False) as scratch:
+            self.assertEqual(scratch.stat().st_mode & 0o777, 0o700)
+            self.assertEqual([folder.exists() for folder in (left, used, new)], [False, True, True])
+        with grade.scratch_folder(True) as scratch:
+            self.assertEqual(scratch.stat().st_mode & 0o777, 0o711)
+
     def test_interrupted(self):
         """No table of an earlier run is left that could be taken for this one's."""
         ann = self.student("ann")
