@@ -38,6 +38,7 @@ def date_files(submission):
 def read_entries(submission, wanted, listed):
     names = {PurePosixPath(path).name: lab for lab, path in wanted.items()}
     found = {lab: {} for lab in wanted}  # by lab: contents or Refused, by path
+    others = []
     try:
         for count, (path, read) in enumerate(listed):
             if count >= ENTRIES:
@@ -48,9 +49,14 @@ def read_entries(submission, wanted, listed):
                     found[lab][path] = checked(path, read)
                 except Refused as problem:
                     found[lab][path] = problem
+            elif len(others) <= 3:
+                others.append(printable(path))
     except Refused as problem:
         submission.problems = {lab: str(problem) for lab in wanted}
         return
+    if not any(found.values()):
+        what = f"only {', '.join(others[:3])}{' and more' * (len(others) > 3)}" if others else "it is empty"
+        submission.problems = {lab: f"no file of these labs was handed in: {what}" for lab in wanted}
     for lab, path in wanted.items():
         place, choice = chosen(found[lab], path)
         if isinstance(choice, bytes):

@@ -39,7 +39,7 @@ def read_repository(submission, wanted, sandbox):
                                             "the commit is graded")
             for lab, path in wanted.items():
                 if lab not in submission.files and repository.is_in_folder(path):
-                    submission.problems.setdefault(lab, f"{path} exists, but is not committed")
+                    submission.problems[lab] = f"{path} exists, but is not committed"
     except Refused as problem:
         submission.files, submission.problems = {}, {lab: str(problem) for lab in wanted}
     except Unreachable as problem:

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zipfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -298,7 +299,22 @@ class GradeCourseTest(unittest.TestCase):
         lines = output.splitlines()
         self.assertEqual(lines[1:5], ["submission   lab 02", f"Ann          {DEADLINE.astimezone():%Y-%m-%d %H:%M}",
                                       f"Bob          {late:%Y-%m-%d %H:%M}, 2 d late (commit)", "Cid          the starter"])
-        self.assertEqual(lines[5:], ["Dan          none"])
+        self.assertEqual(lines[5:], ["Dan          none", "Dan: no file of these labs was handed in: it is empty"])
+
+    def test_nothing_usable(self):
+        """Of a folder or archive without any file of the labs, the reason says what is in it."""
+        with zipfile.ZipFile(self.folder / "none.zip", "w"):
+            pass
+        with zipfile.ZipFile(self.folder / "else.zip", "w") as archive:
+            archive.writestr("report.pdf", "")
+        (self.folder / "folder").mkdir()
+        (self.folder / "folder/gradient_allreduce (1).cpp").write_text("passes 1", encoding="utf-8")
+        names = [self.folder / name for name in ("none.zip", "else.zip", "folder")]
+        for output in (self.grade(*names, "--list")[0], self.grade(*names)[0]):
+            for line in ("none: no file of these labs was handed in: it is empty\n",
+                         "else: no file of these labs was handed in: only report.pdf\n",
+                         "folder: no file of these labs was handed in: only gradient_allreduce (1).cpp\n"):
+                self.assertIn(line, output)
 
     def test_gradescope(self):
         """Results have the documented form; what is not graded has no score."""

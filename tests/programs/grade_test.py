@@ -88,7 +88,7 @@ class GradeTest(unittest.TestCase):
         self.assertEqual(totals(self.folder / "second"), {"solution": "100", "starter": "0", "wrong_shard": "75"}, output)
 
     def test_reasons(self):
-        for name, reason in {"nothing": "is missing", "huge": "larger than 1 MiB", "latin1": "is not UTF-8",
+        for name, reason in {"nothing": "it is empty", "huge": "larger than 1 MiB", "latin1": "is not UTF-8",
                              "link": "is a symbolic link", "climbs": "leaves the archive",
                              "two_files": "several files", "broken": "not a readable zip archive",
                              "notes.pdf": "not a folder, .zip, .tar.gz or the file of a lab", "cut": "not a readable .tar.gz archive",
