@@ -98,13 +98,18 @@ def begun(submission, lab, labs):
         lab.number in submission.problems and len(submission.problems) < labs)
 
 
-def in_words(results):
-    """lab 01 70/100, lab 02 not graded"""
+def in_words(submission, results):
+    """lab 01 70/100, lab 02 0/100 (name.cpp is a symbolic link), lab 03 not handed in"""
     words = []
     for lab, result in results.items():
-        graded = all(task["graded"] for task in result["tasks"])
         late = f" ({result['days_late']} d late: {result['score']})" if grade_report.lateness(result) else ""
-        words.append(f"lab {lab} " + (f"{result['points']}/{result['max']}{late}" if graded else "not graded, run again"))
+        points = f"{result['points']}/{result['max']}{late}"
+        if missing(submission, lab):
+            points = "not handed in"
+        elif not grade_report.is_graded_lab(result):
+            points = "not graded, run again"
+        why = remark(submission, lab, result)
+        words.append(f"lab {lab} {points}{why and f' ({why})'}")
     return ", ".join(words)
 
 
@@ -113,17 +118,13 @@ def missing(submission, lab):
     return not (lab in submission.files or lab in submission.problems or submission.unreachable)
 
 
-def remarks(submission, results):
-    """In one line, about a submission that could not be judged as it should have been; empty if it could."""
-    if submission.notes:
-        return f"note: {printable(submission.notes[0])}"
-    for lab, result in results.items():
-        if missing(submission, lab):
-            continue
-        messages = {task["message"].split("\n")[0] for task in result["tasks"]}
-        if len(messages) == 1 and not result["points"] and (message := messages.pop()):
-            return printable(message)
-    return ""
+def remark(submission, lab, result):
+    """In one line, why a file could not be judged as it should have been; empty if it could, or if there is none."""
+    if lab in submission.notes:
+        return f"note: {printable(submission.notes[lab])}"
+    messages = {task["message"].split("\n")[0] for task in result["tasks"]}
+    alike = len(messages) == 1 and not result["points"] and not missing(submission, lab)
+    return printable(messages.pop()) if alike else ""
 
 
 def read_known(file):
@@ -153,8 +154,7 @@ def grade_class(grader, found, out):
             results[name] = job.result()
             left = (time.monotonic() - begin) / count * (len(found) - count)
             rest = f", {left / 60:.0f} min left" if left > 90 else ""
-            remark = remarks(jobs[job], results[name])
-            print(f"[{count}/{len(found)}{rest}] {name}: {in_words(results[name])}{remark and f' ({remark})'}", flush=True)
+            print(f"[{count}/{len(found)}{rest}] {name}: {in_words(jobs[job], results[name])}", flush=True)
     finally:
         workers.shutdown(cancel_futures=True)
     return {submission.name: results[submission.name] for submission in found}
@@ -185,10 +185,13 @@ def check_solutions(grader, out):
 
 def print_table(results, labs):
     width = max(10, *map(len, results))
-    print("\n" + "submission".ljust(width) + "".join(f"{'lab ' + lab.number:>12}" for lab in labs) + "   total")
+    first = next(iter(results.values()))
+    heads = [*(f"lab {lab.number}/{first[lab.number]['counts_max']}" for lab in labs),
+             f"total/{grade_report.total_max(first)}"]
+    print("\n" + "submission".ljust(width) + "".join(f"   {head}" for head in heads))
     for name, result in results.items():
-        cells = "".join(f"{grade_report.counted(result[lab.number]):>12}" for lab in labs)
-        print(name.ljust(width) + cells + f"{grade_report.total_in_words(result):>8}")
+        cells = [*(grade_report.counted(result[lab.number]) for lab in labs), grade_report.total_in_words(result)]
+        print(name.ljust(width) + "".join(f"   {cell:>{len(head)}}" for cell, head in zip(cells, heads)))
 
 
 def print_list(found, labs, course):
@@ -198,11 +201,11 @@ def print_list(found, labs, course):
             return "none"
         if submission.files[lab.number] == (ROOT / lab.path).read_bytes():
             return "the starter"
-        when, source = submission.time(lab.number)
+        when, source = course.handed_in(submission, lab.number)
         days, _ = course.lateness(lab.number, when, submission.title)
         late = f", {days} d late" if days else ""
         late += ", extension" if submission.title in course.terms(lab.number).extension else ""
-        return f"{when.astimezone():%Y-%m-%d %H:%M}{late}" + (f" ({source})" if source != "list" else "")
+        return f"{when.isoformat(' ', 'minutes')}{late}" + (f" ({source})" if source != "list" else "")
 
     rows = {one.name: [cell(one, lab) for lab in labs] for one in found}
     widths = [max(map(len, column)) for column in zip(["lab 00"] * len(labs), *rows.values())]
@@ -210,15 +213,21 @@ def print_list(found, labs, course):
     for head, cells in [("submission", [f"lab {lab.number}" for lab in labs]), *rows.items()]:
         print((head.ljust(name) + "".join(f"   {text:<{width}}" for text, width in zip(cells, widths))).rstrip())
     for one in found:
-        for why in dict.fromkeys([*reasons_of(one), *one.notes]):
+        for why in dict.fromkeys([*reasons_of(one), *one.notes.values()]):
             print(f"{one.name}: {printable(why)}")
 
 
 def print_exceptions(found, results, out):
     """What an instructor should look at before the points go anywhere."""
-    odd = {one.name: remark for one in found if (remark := remarks(one, results[one.name]))}
+    odd = []
+    for one in found:
+        labs = {}  # by remark
+        for lab, result in results[one.name].items():
+            labs.setdefault(remark(one, lab, result), []).append(lab)
+        odd += [f"{one.name}{'' if len(same) == len(results[one.name]) else ', lab ' + ' '.join(same)}: {why}"
+                for why, same in labs.items() if why]
     if odd:
-        print("\nlook at these first:" + "".join(f"\n  {name}: {remark}" for name, remark in odd.items()))
+        print("\nlook at these first:" + "".join(f"\n  {line}" for line in odd))
     absent = {one.name: [lab for lab in results[one.name] if missing(one, lab)] for one in found}
     if names := [f"{name} ({' '.join(labs)})" for name, labs in absent.items() if labs]:
         print(f"\nnot handed in: {', '.join(names)}")

@@ -57,9 +57,18 @@ class Course:
                 raise GradeError(f"the course file has lab.{lab}.extension for '{printable(unknown[0])}', but no "
                                  "submission has this name: write it as in the list")
 
+    def deadline(self, lab, student):
+        return self.terms(lab).extension.get(student, self.terms(lab).deadline)
+
+    def handed_in(self, submission, lab):
+        """(time or None, source), with the offset that the list has or, of other times, the deadline."""
+        time, source = submission.time(lab) or (None, "")
+        deadline = self.deadline(lab, submission.title)
+        return time.astimezone(deadline.tzinfo) if deadline and time and source != "list" else time, source
+
     def lateness(self, lab, time, student):
         """(days late, what is left of the points: 0 to 1) of a lab handed in at a time, or None."""
-        deadline = self.terms(lab).extension.get(student, self.terms(lab).deadline)
+        deadline = self.deadline(lab, student)
         if deadline is None or time is None:
             return 0, 1.0
         seconds = (time - deadline).total_seconds()

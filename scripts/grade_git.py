@@ -35,8 +35,8 @@ def read_repository(submission, wanted, sandbox):
             for lab in submission.files:
                 submission.times[lab] = (repository.committed(submission.places[lab]), "commit")
                 if repository.differs(submission.places[lab], submission.files[lab]):
-                    submission.notes.append(f"{submission.places[lab]} has changes that are not committed: "
-                                            "the commit is graded")
+                    submission.notes[lab] = (f"{submission.places[lab]} has changes that are not committed: "
+                                             "the commit is graded")
             for lab, path in wanted.items():
                 if lab not in submission.files and repository.is_in_folder(path):
                     submission.problems[lab] = f"{path} exists, but is not committed"

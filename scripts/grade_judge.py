@@ -42,8 +42,9 @@ class Grader:
     """Judges submissions; results by lab and task are dictionaries that are also kept as JSON.
 
     Of a lab: hash, points, max, and tasks, each with id, title, points, max, graded, passed, message; what the
-    course's terms make of the points: days_late, time, time_source, extension, score, counts; and evidence, so that a
-    grade can be seen again: file (its SHA-256), commit, seed, workbook (its commit), graded (when).
+    course's terms make of the points: days_late, percent_off, time, time_source, extension, score, weight, counts,
+    counts_max; and evidence, so that a grade can be seen again: file (its SHA-256), commit, seed, workbook (its
+    commit), graded (when).
     """
 
     def __init__(self, build, labs, course, options, folder):
@@ -180,7 +181,7 @@ class Grader:
                           "graded": passed is not None, "passed": bool(passed), "message": message})
         result = {"hash": digest, "evidence": evidence, "tasks": tasks, "points": sum(task["points"] for task in tasks),
                   "max": sum(task["max"] for task in tasks)}
-        time, source = submission.time(lab.number) or (None, "")
+        time, source = self.course.handed_in(submission, lab.number)
         days, left = self.course.lateness(lab.number, time, submission.title)
         extension = terms.extension.get(submission.title)
         score = counts = result["points"] * left
@@ -189,4 +190,5 @@ class Grader:
         most = result["max"] if terms.weight is None else terms.weight
         return result | {"time": time.isoformat(timespec="seconds") if time else "", "time_source": source,
                          "extension": extension.isoformat(timespec="seconds") if extension else "",
-                         "days_late": days, "score": tidy(score), "counts": tidy(counts), "counts_max": most}
+                         "days_late": days, "percent_off": tidy(round(100 - 100 * left, 2)), "weight": terms.weight,
+                         "score": tidy(score), "counts": tidy(counts), "counts_max": most}

@@ -64,6 +64,10 @@ def counted(lab):
     return lab["counts"] if is_graded_lab(lab) else "?"
 
 
+def total_max(result):
+    return tidy(sum(lab["counts_max"] for lab in result.values()))
+
+
 def total_in_words(result):
     return total(result) if is_graded(result) else "?"
 
@@ -74,16 +78,27 @@ def time_in_words(lab):
     return f"{lab['time']}, as {how} says"
 
 
+def days_late(lab):
+    return f"{lab['days_late']} day{'s' if lab['days_late'] != 1 else ''} late"
+
+
 def lateness(lab):
     """When a lab was handed in, and what that means; empty if no deadline was missed."""
     if not lab["days_late"] or not lab["points"]:
         return ""
-    days = "1 day" if lab["days_late"] == 1 else f"{lab['days_late']} days"
-    return f"{days} late ({time_in_words(lab)}): {lab['score']} of {lab['points']} points count"
+    return f"{days_late(lab)} ({time_in_words(lab)}): {lab['score']} of {lab['points']} points count"
 
 
 def extended(lab):
     return f"extension: until {lab['extension']}" if lab["extension"] else ""
+
+
+def heading(lab):
+    """68/85 (85 before 20 % off: 2 days late)"""
+    if not is_graded_lab(lab):
+        return "not graded yet"
+    late = f" ({lab['points']} before {lab['percent_off']} % off: {days_late(lab)})" if lateness(lab) else ""
+    return f"{lab['score']}/{lab['max']}{late}"
 
 
 def evidence(lab):
@@ -100,14 +115,18 @@ def write_submission(folder, submission, result, labs):
     write(folder / "tasks.json", json.dumps(result, indent=1))
     write(folder / "results.json", json.dumps(gradescope(result), indent=1))
     page = [STYLE.format(title=html.escape(submission.title))]
-    page += [f"<p>{html.escape(note)}</p>" for note in submission.notes]
+    if len(labs) > 1 or any(lab["weight"] is not None for lab in result.values()):
+        page.append(f"<p>Total: {total_in_words(result)}/{total_max(result)}</p>")
     for lab in labs:
         of_lab = result[lab.number]
         tasks = of_lab["tasks"]
-        page.append(f"<h2>Lab {lab.number}: {of_lab['points']}/{of_lab['max']}</h2>")
+        page.append(f"<h2>Lab {lab.number}: {heading(of_lab)}</h2>")
+        if of_lab["weight"] is not None:
+            page.append(f"<p>counts {counted(of_lab)} of {of_lab['weight']} in the total</p>")
         if of_lab["time"] and of_lab["hash"]:
             page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(of_lab))}</p>")
-        page += [f"<p>{html.escape(text)}</p>" for text in (lateness(of_lab), extended(of_lab)) if text]
+        page += [f"<p>{html.escape(text)}</p>"
+                 for text in (submission.notes.get(lab.number), lateness(of_lab), extended(of_lab)) if text]
         page.append("<table>")
         for task in tasks:
             page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
@@ -148,7 +167,7 @@ def write_class(out, found, results, labs, pairs):
     if pairs:
         write_table(out / "similar.csv", [["lab", "percent", "submission", "other"],
                                           *((lab, *pair) for lab, ones in pairs.items() for pair in ones)])
-    write_page(out, results, labs, pairs)
+    write_page(out, found, results, labs, pairs)
 
 
 def write_csv(out, found, results, labs):
@@ -156,15 +175,17 @@ def write_csv(out, found, results, labs):
     columns = ["submission", *known]
     for lab in labs:
         columns += [*(f"{lab.number}.{task['id']}" for task in lab.tasks), f"{lab.number} extension",
-                    f"{lab.number} days late", f"{lab.number} counts"]
-    rows = [[*columns, "total"]]
+                    *(f"{lab.number} {what}" for what in ("days late", "points", "max", "counts"))]
+    rows = [[*columns, "total", "total max"]]
     for submission in found:
         result = results[submission.name]
         row = [submission.name, *(submission.student.get(column, "") for column in known)]
         for one in (result[lab.number] for lab in labs):
             row += [task["points"] if task["graded"] else "" for task in one["tasks"]]
-            row += [one["extension"], one["days_late"], one["counts"] if is_graded_lab(one) else ""]
-        rows.append([*row, total(result) if is_graded(result) else "not graded"])
+            graded = is_graded_lab(one)
+            row += [one["extension"], one["days_late"], one["score"] if graded else "", one["max"],
+                    one["counts"] if graded else ""]
+        rows.append([*row, total(result) if is_graded(result) else "not graded", total_max(result)])
     write_table(out / "results.csv", rows)
 
 
@@ -188,13 +209,16 @@ def write_junit(out, results):
     write(out / "junit.xml", ElementTree.tostring(root, encoding="unicode", xml_declaration=True))
 
 
-def write_page(out, results, labs, pairs):
+def write_page(out, found, results, labs, pairs):
+    names = {one.name: one.title for one in found}
+    first = next(iter(results.values()))
     page = [STYLE.format(title="The class"), "<h2>Points</h2>\n<table><tr><th>submission"]
-    page += [f"<th>lab {lab.number}" for lab in labs] + ["<th>total</tr>"]
+    page += [f"<th>lab {lab.number} (of {first[lab.number]['counts_max']})" for lab in labs]
+    page.append(f"<th>total (of {total_max(first)})</tr>")
     for name, result in results.items():
         cells = [f"<td class=n>{counted(result[lab.number])}" for lab in labs]
         whole = total(result) if is_graded(result) else "not graded"
-        page.append(f'<tr><td><a href="{html.escape(name)}/index.html">{html.escape(name)}</a>{"".join(cells)}'
+        page.append(f'<tr><td><a href="{html.escape(name)}/index.html">{html.escape(names[name])}</a>{"".join(cells)}'
                     f"<td class=n>{whole}</tr>")
     page.append("</table>\n<h2>Tasks, and the most frequent first messages</h2>\n<table>"
                 "<tr><th>lab<th>task<th>passed<th>message<th>submissions</tr>")

@@ -40,7 +40,7 @@ class Submission:
     times: dict = field(default_factory=dict)     # (time, "list", "commit" or "file"), by lab
     problems: dict = field(default_factory=dict)  # why there is no file, by lab
     unreachable: str = ""                         # why nothing is known about it: it is not graded
-    notes: list = field(default_factory=list)
+    notes: dict = field(default_factory=dict)     # what else there is to know about a file, by lab
 
     def time(self, lab):
         listed = self.submitted.get(lab) or self.submitted.get("")

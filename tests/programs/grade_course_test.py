@@ -20,6 +20,7 @@ import unittest
 import zipfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
@@ -28,6 +29,7 @@ import grade  # noqa: E402
 import grade_cgroup  # noqa: E402
 import grade_course  # noqa: E402
 import grade_git  # noqa: E402
+import grade_judge  # noqa: E402
 import grade_sandbox  # noqa: E402
 import grade_similar  # noqa: E402
 from grade_submissions import GradeError  # noqa: E402
@@ -85,6 +87,8 @@ class GradeCourseTest(unittest.TestCase):
         before = grade.Grader.judged
         grade.Grader.judged = judged
         self.addCleanup(setattr, grade.Grader, "judged", before)
+        self.addCleanup(setattr, grade_judge, "Kit", grade_judge.Kit)
+        grade_judge.Kit = lambda _, folder, __: SimpleNamespace(folder=folder)  # so no lab has to be built
         self.addCleanup(setattr, grade, "check_solutions", grade.check_solutions)
         grade.check_solutions = lambda *_: None
 
@@ -235,7 +239,15 @@ class GradeCourseTest(unittest.TestCase):
         self.assertEqual(canvas[:3], [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Lab 02"],
                                       ["    Points Possible", "", "", "", "", "100"],
                                       ["Ann A.", "", "100", "aa1", "", "100"]])
-        self.assertEqual(self.table("results.csv")[2][-3:], ["2", "11.2", "11.2"])
+        self.assertIn("<h2>Lab 02: 28/100 (35 before 20 % off: 2 days late)</h2>\n<p>counts 11.2 of 40 in the total",
+                      (self.folder / "grades/_Bob/index.html").read_text(encoding="utf-8"))
+        self.assertIn("<p>Total: 40/40</p>", page)
+        self.assertIn('/index.html">Ann A.</a>', (self.folder / "grades/index.html").read_text(encoding="utf-8"))
+        self.assertIn("lab 02/40   total/40\n", output)
+        header, _, bob = self.table("results.csv")[:3]
+        self.assertEqual(list(zip(header, bob))[-6:],
+                         [("02 days late", "2"), ("02 points", "28"), ("02 max", "100"), ("02 counts", "11.2"),
+                          ("total", "11.2"), ("total max", "40")])
 
     def test_evidence(self):
         """The page says what it takes to see the grade again; a grade that is kept has its own time."""
@@ -285,20 +297,22 @@ class GradeCourseTest(unittest.TestCase):
 
     def test_list(self):
         """What was handed in, when, and how late; nothing is graded."""
-        late = (DEADLINE + timedelta(hours=30)).astimezone()
+        zone = timezone(timedelta(hours=5))
+        late = DEADLINE + timedelta(hours=30)
         self.student("late", when=late)
         self.student("starter", (ROOT / FILE).read_text(encoding="utf-8"))
         (self.folder / "empty").mkdir()
         (self.folder / "list.csv").write_text(
-            f"name,path,submitted\nAnn,late,{DEADLINE.isoformat()}\nBob,late#main,\nCid,starter,\nDan,empty,\n",
-            encoding="utf-8")
+            f"name,path,submitted\nAnn,late,{DEADLINE.astimezone(zone).isoformat()}\n"
+            "Bob,late#main,\nCid,starter,\nDan,empty,\n", encoding="utf-8")
         (self.folder / "course.toml").write_text(f"[lab.02]\ndeadline = {DEADLINE.isoformat()}\n", encoding="utf-8")
         output, results = self.grade(self.folder / "list.csv", "--course", self.folder / "course.toml", "--list", labs=())
         self.assertEqual(results, {})
         self.assertFalse((self.folder / "grades").exists())
         lines = output.splitlines()
-        self.assertEqual(lines[1:5], ["submission   lab 02", f"Ann          {DEADLINE.astimezone():%Y-%m-%d %H:%M}",
-                                      f"Bob          {late:%Y-%m-%d %H:%M}, 2 d late (commit)", "Cid          the starter"])
+        self.assertEqual(lines[1:5], ["submission   lab 02", "Ann          2026-10-17 04:59+05:00",
+                                      f"Bob          {late:%Y-%m-%d %H:%M}+00:00, 2 d late (commit)",
+                                      "Cid          the starter"])
         self.assertEqual(lines[5:], ["Dan          none", "Dan: no file of these labs was handed in: it is empty"])
 
     def test_nothing_usable(self):
@@ -358,6 +372,18 @@ class GradeCourseTest(unittest.TestCase):
         self.assertIn("look at these first:\n  bob.rar: bob.rar is not a folder", output)
         self.assertIn("in none of the tables: Ann_Ä", output)
 
+    def test_remarks_of_labs(self):
+        """Each follows its lab, and names it among those to look at first."""
+        ann = self.student("ann")
+        (ann / FILE).write_bytes(b"\xff")
+        other = "labs/03_weight_aggregation/weight_aggregation.cpp"
+        (ann / other).parent.mkdir()
+        (ann / other).write_text("passes 1a", encoding="utf-8")
+        shutil.rmtree(ann / ".git")
+        output, _ = self.grade(ann, labs=("--labs", "1-3"))
+        self.assertRegex(output, r": lab 01 not handed in, lab 02 0/100 \(.* not UTF-8 .*\), lab 03 [1-9]\d*/100\n")
+        self.assertRegex(output, r"look at these first:\n  ann, lab 02: .* is not UTF-8")
+
     def test_nothing_handed_in(self):
         """No points, in all tables, and apart from what went wrong."""
         (self.folder / "list.csv").write_text(f"name,path,id\nAnn,{self.student('ann')},7\nBob,,8\nCid,,9\n",
@@ -378,7 +404,7 @@ class GradeCourseTest(unittest.TestCase):
         header, *rows = self.table("results.csv")
         self.assertEqual([row[:4] for row in [header, *rows]],
                          [["submission", "name", "id", "02.1"], ["Ann", "Ann", "7", "10"], ["Bob", "Bob", "8", ""]])
-        self.assertEqual([row[-1] for row in rows], ["100", "not graded"])
+        self.assertEqual([row[-2] for row in rows], ["100", "not graded"])
         with self.assertRaisesRegex(GradeError, "no submission has a file .*cannot be cloned"):
             self.grade(f"file://{self.folder}/moved.git", labs=())
         self.assertRegex(output, "look at these first:\n  Bob: the repository cannot be cloned: fatal: .*moved.git")
