@@ -16,6 +16,7 @@ The files are those of the last commit. Files with correct functions are compile
 of an architecture, and cmake/Reference.cmake links the result in their place.
 """
 import argparse
+import contextlib
 import hashlib
 import io
 import json
@@ -115,6 +116,11 @@ class Workbook:
         try:
             return parse_labs(text, self.folders)
         except ValueError as error:
+            here = {path.name.split("_")[0] for path in ROOT.glob("labs/*_*")}
+            with contextlib.suppress(ValueError):
+                new = sorted(set(parse_labs(text, here)) - set(self.folders))
+                raise ReleaseError(f"lab {' '.join(new)} is not committed, and only the last commit is released: "
+                                   "commit its folders and CMakeLists.txt") from None
             raise ReleaseError(str(error)) from None
 
     def with_bases(self, labs):

@@ -342,6 +342,13 @@ class Release(unittest.TestCase):
             with self.subTest(words), self.assertRaisesRegex(release.ReleaseError, re.escape(reason)):
                 call(*words.split())
 
+    def test_lab_that_is_not_committed(self):
+        (self.folder / "new/labs/97_name").mkdir(parents=True)
+        with mock.patch.object(release, "ROOT", self.folder / "new"):
+            for text, reason in {"97": "lab 97 is not committed", "98": "there is no lab '98'"}.items():
+                with self.subTest(text), self.assertRaisesRegex(release.ReleaseError, reason):
+                    self.book.numbers(text)
+
     def test_update(self):
         handed = self.folder / "handed"
         call("--labs", "1", "--out", handed)
