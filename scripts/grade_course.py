@@ -2,7 +2,7 @@
 
     [late]
     percent_per_day = 10              # taken off a lab's points for each day begun; default 0
-    grace_minutes = 15                # default 0
+    grace_minutes = 15                # each of these days begins that much later; default 0
     max_days = 3                      # later than that: no points; default: no limit
 
     [lab.01]
@@ -71,8 +71,8 @@ class Course:
         deadline = self.deadline(lab, student)
         if deadline is None or time is None:
             return 0, 1.0
-        seconds = (time - deadline).total_seconds()
-        if seconds <= self.grace * 60:
+        seconds = (time - deadline).total_seconds() - self.grace * 60
+        if seconds <= 0:
             return 0, 1.0
         days = math.ceil(seconds / 86400)
         return days, max(0.0, 1 - self.percent * days / 100) if days <= self.max_days else 0.0

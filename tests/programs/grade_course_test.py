@@ -199,8 +199,8 @@ class GradeCourseTest(unittest.TestCase):
 
     def test_lateness(self):
         course = grade_course.Course({"02": grade_course.Terms(DEADLINE)}, percent=25, grace=15, max_days=3)
-        for hours, expected in {-1: (0, 1), 0: (0, 1), 0.25: (0, 1), 0.3: (1, 0.75), 24: (1, 0.75), 24.1: (2, 0.5),
-                                72: (3, 0.25), 73: (4, 0)}.items():
+        for hours, expected in {-1: (0, 1), 0: (0, 1), 0.25: (0, 1), 0.3: (1, 0.75), 24.25: (1, 0.75), 24.3: (2, 0.5),
+                                72.25: (3, 0.25), 73: (4, 0)}.items():
             self.assertEqual(course.lateness("02", DEADLINE + timedelta(hours=hours), "Ann"), expected, hours)
         self.assertEqual(course.lateness("01", DEADLINE + timedelta(days=9), "Ann"), (0, 1))
 
