@@ -99,6 +99,8 @@ def entries(path):
         yield from folder_entries(path)
     elif not path.is_file():
         raise Refused(f"{printable(path)}: there is no such folder or archive")
+    elif path.stat().st_size == 0:
+        raise Refused(f"{printable(path.name)} is empty: it has no bytes")
     elif path.suffix in SOURCES:
         yield path.name, lambda: read_regular(path)
     elif not path.name.lower().endswith(ARCHIVES):

@@ -321,11 +321,13 @@ class GradeCourseTest(unittest.TestCase):
             pass
         with zipfile.ZipFile(self.folder / "else.zip", "w") as archive:
             archive.writestr("report.pdf", "")
+        (self.folder / "zero.tar.gz").touch()
         (self.folder / "folder").mkdir()
         (self.folder / "folder/gradient_allreduce (1).cpp").write_text("passes 1", encoding="utf-8")
-        names = [self.folder / name for name in ("none.zip", "else.zip", "folder")]
+        names = [self.folder / name for name in ("none.zip", "else.zip", "folder", "zero.tar.gz")]
         for output in (self.grade(*names, "--list")[0], self.grade(*names)[0]):
             for line in ("none: no file of these labs was handed in: it is empty\n",
+                         "zero: zero.tar.gz is empty: it has no bytes\n",
                          "else: no file of these labs was handed in: only report.pdf\n",
                          "folder: no file of these labs was handed in: only gradient_allreduce (1).cpp\n"):
                 self.assertIn(line, output)
