@@ -91,11 +91,13 @@ def check_rows(found):
     for one in found:
         values = {column: one.student.get(column, "").lower() for column in UNIQUE}
         values["folder for results"] = folder_name(one.name).lower()
-        values["path"] = f"{one.source}#{one.reference}".rstrip("#")
         for what, value in values.items():
             if value and (other := seen.setdefault((what, value), one)) is not one:
                 raise GradeError(f"{other.row} and {one.row} have the same {what}, '{printable(value)}': "
                                  "make them differ, or remove one")
+        path = f"{one.source}#{one.reference}".rstrip("#")
+        if path and (other := seen.setdefault(("path", path), one)) is not one:
+            print(f"note: {other.row} and {one.row} have the same path: are they a team?", flush=True)
 
 
 def submission(word, folder, name=None):
