@@ -151,9 +151,12 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
   const double factor = best_factor(got, expected.values);
   std::vector<double> multiple = expected.values;
   for (double& value : multiple) value *= factor;
+  // Otherwise any number would be a tiny multiple of those that are far above their tolerance.
+  Expected scaled{.what = expected.what, .values = {}, .tolerance = expected.tolerance};
+  for (double& tolerance : scaled.tolerance) tolerance *= std::min(1.0, std::abs(factor));
   constexpr double kClose = 1e-5;  // to 1: rounding, which is no factor
   if (got.size() > 1 && factor != 0.0 && std::abs(factor - 1) > kClose &&
-      distance(got, multiple, expected) <= 1)
+      distance(got, multiple, scaled) <= 1)
     return fmt::format("{}: {:.6g} times what they should be{}", expected.what, factor,
                        factor > 1   ? ": is a divisor missing, or something added up twice?"
                        : factor > 0 ? ": is a divisor too large, or a part missing?"

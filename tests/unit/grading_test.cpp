@@ -75,6 +75,11 @@ TEST(Difference, NamesAConstantFactor) {
   EXPECT_TRUE(contains(message, "3 times what they should be")) << message;
 }
 
+TEST(Difference, NamesNoFactorOfWhatIsBelowTheTolerance) {
+  const Expected large{.what = "y", .values = {1e16, -3e15, 2e15}, .tolerance = {1e10}};
+  EXPECT_TRUE(contains(difference({65504, -65504, 65504}, large), "3 of 3 numbers are wrong"));
+}
+
 TEST(Difference, NamesZeros) {
   EXPECT_TRUE(contains(difference({0, 0, 0, 0}, expected()), "all zero"));
 }

@@ -147,13 +147,13 @@ struct Watchdog::Impl {
 
   void pronounce(const Diagnosis& diagnosis) {
     const bool is_own_error = diagnosis.details.empty();  // its rank has printed it
+    // Counted before the verdict is there: whoever has seen it counts itself and ends.
+    const auto listeners = std::ranges::count_if(judge->read(), [&](const RankSnapshot& other) {
+      return other.rank != rank && other.fate == RankFate::kRunning && !other.left;
+    });
     store.set(job_keys::kVerdict,
               fmt::format("{} {}", is_own_error ? diagnosis.ranks[0] : -1, diagnosis.headline));
     decide(is_own_error && diagnosis.ranks[0] == rank);
-    const auto& all = judge->read();
-    const auto listeners = std::ranges::count_if(all, [&](const RankSnapshot& other) {
-      return other.rank != rank && other.fate == RankFate::kRunning && !other.left;
-    });
     if (!is_own_error || diagnosis.ranks[0] != rank)
       print_if_possible(stderr, "error: {}\n", diagnosis.text());
     const auto deadline = Clock::now() + kFarewell;
