@@ -174,11 +174,16 @@ std::vector<std::string> connect(ScannedStore& store, int ranks, std::chrono::mi
   return errors;
 }
 
-// With one listener for all connections, Gloo asks who connects, so a scanner does no harm.
-#if __has_include(<gloo/transport/tcp/listener.h>)
-constexpr bool kAsksWhoConnects = true;
+// Until 2023 (Debian 12) a scanner takes the place of a rank. Later versions have one listener,
+// which asks who connects, so a scanner does no harm; those of 2023 (Ubuntu 24.04, Debian 13),
+// however, may abort when a connection ends before that is known.
+enum class Scanning { kTakesAPlace, kMayAbort, kDoesNoHarm };
+#if !__has_include(<gloo/transport/tcp/listener.h>)
+constexpr Scanning kScanning = Scanning::kTakesAPlace;
+#elif !__has_include(<gloo/transport/tcp/debug_data.h>)
+constexpr Scanning kScanning = Scanning::kMayAbort;
 #else
-constexpr bool kAsksWhoConnects = false;
+constexpr Scanning kScanning = Scanning::kDoesNoHarm;
 #endif
 
 class GlooTransportTest : public testing::TestWithParam<int> {};
@@ -186,10 +191,12 @@ class GlooTransportTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GlooTransportTest, testing::Values(2, 3, 6));
 
 TEST_P(GlooTransportTest, RanksConnectAgainAfterAStrayConnection) {
+  if (kScanning == Scanning::kMayAbort) GTEST_SKIP() << "a scanner can end this version of Gloo";
   const int ranks = GetParam();
   ScannedStore store(ranks, 1);
   for (const std::string& error : connect(store, ranks, 500ms)) EXPECT_EQ(error, "");
-  EXPECT_EQ(store.try_get("gloo/world/1/problem/0").has_value(), !kAsksWhoConnects);
+  EXPECT_EQ(store.try_get("gloo/world/1/problem/0").has_value(),
+            kScanning == Scanning::kTakesAPlace);
 }
 
 TEST(GlooTransport, ARankMayArriveLaterThanAnAttemptLasts) {
@@ -198,7 +205,8 @@ TEST(GlooTransport, ARankMayArriveLaterThanAnAttemptLasts) {
 }
 
 TEST(GlooTransport, RanksGiveUpTogether) {
-  if (kAsksWhoConnects) GTEST_SKIP() << "no scanner disturbs this version of Gloo";
+  if (kScanning != Scanning::kTakesAPlace)
+    GTEST_SKIP() << "no scanner disturbs this version of Gloo";
   ScannedStore store(2, 100);
   const std::vector<std::string> errors = connect(store, 2, 50ms);
   EXPECT_EQ(store.scans(), 5);
@@ -245,6 +253,8 @@ TEST(GlooTransport, LeavesOutWhatGlooTellsWhenAllIsWell) {
 
 /// Gloo takes 0 ms for no limit: with little time left, a rank would wait for a dead one forever.
 TEST(GlooTransport, ConnectingEndsAlsoWithTheDeadlineNear) {
+  if (kScanning == Scanning::kMayAbort)
+    GTEST_SKIP() << "a rank that dies while it connects can end this version of Gloo";
   for (const std::chrono::milliseconds delay : {94ms, 96ms, 97ms, 98ms, 99ms})
     for (const int dying : {0, 1}) {
       const auto store = std::make_shared<MemoryStore>();

@@ -147,7 +147,7 @@ struct Watchdog::Impl {
 
   void pronounce(const Diagnosis& diagnosis) {
     const bool is_own_error = diagnosis.details.empty();  // its rank has printed it
-    // Counted before the verdict is there: whoever has seen it counts itself and ends.
+    // Counted before the verdict is there: a rank that sees it counts itself and ends.
     const auto listeners = std::ranges::count_if(judge->read(), [&](const RankSnapshot& other) {
       return other.rank != rank && other.fate == RankFate::kRunning && !other.left;
     });
