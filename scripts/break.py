@@ -275,7 +275,7 @@ def run_experiment(root, folder, build, points, letter, words):
         change = ""
     file = out / "index.html"
     file.write_text(page(experiment, folder, shown, runs, rows, change, found_by_test(mutant)), encoding="utf-8")
-    print(f"\nlook at     {experiment.look}\npage        {os.path.relpath(file)} also says what the test finds")
+    print(f"\nlook at     {experiment.look}\npage        with what the test finds: {os.path.relpath(file)}")
 
 
 def interrupt(number, _):

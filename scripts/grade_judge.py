@@ -19,11 +19,12 @@ PROGRAM = "Program"  # kProgramTask of tests/grading/program_run.h
 
 
 def workbook_commit():
-    """Of this checkout, and whether its files are still those of the commit."""
-    def git(*words):
-        return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
-    commit = git("rev-parse", "--short=12", "HEAD")
-    return (commit or "no git repository") + (" with changes" if git("status", "--porcelain", "-uno") else "")
+    """Of this checkout; with "-dirty" if its files are no longer those of the commit. Gradescope's image may have no git.
+    """
+    if not shutil.which("git"):
+        return "unknown"
+    command = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
 class Lab:

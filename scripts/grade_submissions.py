@@ -28,12 +28,11 @@ class Unreachable(Exception):
 class Submission:
     name: str                                     # unique, and the name of a folder
     path: Path                                    # or None, of a URL
-    source: str = ""                              # a git repository, without the reference
+    source: str = ""                              # the path or URL, without the reference; "" of a row without a path
     reference: str = ""                           # a branch, tag or commit of it
     commit: str = ""                              # what that is
     student: dict = field(default_factory=dict)   # what a list says, by column
     row: str = ""                                 # of a list: the list and the line
-    absent: bool = False                          # the list has no path: nothing was handed in
     submitted: dict = field(default_factory=dict)  # as a list says, by lab; "" for labs without a time of their own
     files: dict = field(default_factory=dict)     # contents by lab
     places: dict = field(default_factory=dict)    # paths in the submission, by lab
@@ -45,6 +44,11 @@ class Submission:
     def time(self, lab):
         listed = self.submitted.get(lab) or self.submitted.get("")
         return (listed, "list") if listed else self.times.get(lab)
+
+    @property
+    def absent(self):
+        """The list has no path: nothing was handed in."""
+        return not self.source
 
     @property
     def title(self):
@@ -148,11 +152,10 @@ def rows(file, labs):
             continue
         if len(cells) < 2 or not cells[0]:
             raise GradeError(f"{file}: line {number} needs a name and a path")
-        absent = Submission(cells[0], None, absent=True)
-        found.append(submission(cells[1], file.parent, cells[0]) if cells[1] else absent)
+        found.append(submission(cells[1], file.parent, cells[0]) if cells[1] else Submission(cells[0], None))
         if cells[1] and not URL.match(cells[1]) and not found[-1].path.exists():
             begin = ("the first line is name,path and more columns, or" if count == 0
-                     else "leave the path of a student empty who handed in nothing;")
+                     else "leave the path empty if a student handed in nothing;")
             raise GradeError(f"{file}: line {number}: {begin} '{printable(cells[1])}' must be a submission, "
                              "but there is no such file or folder")
         found[-1].row = f"{file}, line {number} ({printable(cells[0])})"

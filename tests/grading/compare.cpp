@@ -24,10 +24,15 @@ double tolerance_at(const Expected& expected, size_t i) {
   return expected.tolerance.size() == 1 ? expected.tolerance[0] : expected.tolerance[i];
 }
 
+std::vector<size_t> wrong_places(const std::vector<double>& got, const Expected& expected) {
+  std::vector<size_t> wrong;
+  for (size_t i = 0; i < got.size(); ++i)  // written so that NaN is wrong
+    if (!(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i))) wrong.push_back(i);
+  return wrong;
+}
+
 bool is_right(const std::vector<double>& got, const Expected& expected) {
-  for (size_t i = 0; i < got.size(); ++i)  // written so that NaN is not right
-    if (!(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i))) return false;
-  return true;
+  return wrong_places(got, expected).empty();
 }
 
 /// How far `got` is from the numbers of a mistake, in units of what may lie between them: up to 1
@@ -109,17 +114,10 @@ bool are_moved(std::vector<double> got, std::vector<double> expected) {
   });
 }
 
-std::vector<size_t> wrong_places(const std::vector<double>& got, const Expected& expected) {
-  std::vector<size_t> wrong;
-  for (size_t i = 0; i < got.size(); ++i)  // NaN is wrong
-    if (!(std::abs(got[i] - expected.values[i]) <= tolerance_at(expected, i))) wrong.push_back(i);
-  return wrong;
-}
-
 /// Which numbers are wrong: "3 of 9 numbers are wrong, the last ones".
-std::string wrong_numbers(const std::vector<double>& got, const Expected& expected) {
-  const std::vector<size_t> wrong = wrong_places(got, expected);
-  if (wrong.size() > 1 && are_moved(got, expected.values))
+std::string wrong_numbers(const std::vector<double>& got, const std::vector<double>& expected,
+                          const std::vector<size_t>& wrong) {
+  if (wrong.size() > 1 && are_moved(got, expected))
     return fmt::format("the right numbers, but {} of {} in the wrong place", wrong.size(),
                        got.size());
   const std::string count = fmt::format("{} of {} numbers {} wrong", wrong.size(), got.size(),
@@ -162,14 +160,14 @@ std::string diagnosis(const std::vector<double>& got, const Expected& expected) 
                        : factor > 0 ? ": is a divisor too large, or a part missing?"
                                     : "");
   if (!expected.unexplained.empty()) return expected.unexplained;
-  if (2 * wrong_places(got, expected).size() >= got.size() &&
-      is_roughly_right(got, expected.values))
+  const std::vector<size_t> wrong = wrong_places(got, expected);
+  if (2 * wrong.size() >= got.size() && is_roughly_right(got, expected.values))
     return expected.what +
            ": right in the first digits only: is something rounded, or added up in too narrow a "
            "type? Or does a small term, such as an epsilon, have the wrong value or the wrong "
            "place?";
   if (got.size() == 1) return expected.what + ": wrong";
-  return expected.what + ": " + wrong_numbers(got, expected);
+  return expected.what + ": " + wrong_numbers(got, expected.values, wrong);
 }
 
 std::string in_digits(double value, int digits) {

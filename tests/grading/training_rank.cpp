@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/format.h"
 #include "tests/grading/operations.h"
 #include "tests/grading/reference.h"
 #include "tests/grading/training_case.h"
@@ -134,9 +135,8 @@ void Passes::note(const LlamaStage& stage, LlamaStage::Pass pass, bool begins) {
 
 void Passes::expect_all_backward() const {
   require(forward_ == backward_,
-          "{} forward passes, but {} backward passes: every microbatch needs one, even without "
-          "targets",
-          forward_, backward_);
+          "{}, but {}: every microbatch needs a backward pass, even without targets",
+          counted(forward_, "forward pass"), counted(backward_, "backward pass"));
 }
 
 void fill_gradients(const LlamaStage& stage, float value) {

@@ -21,6 +21,7 @@ import zipfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1)).resolve()
@@ -267,6 +268,8 @@ class GradeCourseTest(unittest.TestCase):
         self.assertIn(f"of commit {commit}: {evidence['file']}", page)
         self.grade(ann, "--seed", "8")
         self.assertNotIn("2026-10-17T08", file.read_text(encoding="utf-8"))
+        with mock.patch.dict(os.environ, {"PATH": ""}):
+            self.assertEqual(grade_judge.workbook_commit(), "unknown")
 
     def test_times_of_labs(self):
         """A column for a lab counts before the one for all; an extension is a deadline of a student's own."""

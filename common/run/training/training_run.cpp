@@ -99,8 +99,7 @@ void TrainingRun::resume() {
   const int64_t now = plan_.sequences_per_step();
   require(before == now,
           "--resume: the run in {} was trained by {} of the model, with {} a step in all; {} would "
-          "read "
-          "{}; resume with as many",
+          "read {}; resume with as many",
           folder_.string(), counted(state_.plan.dp, "replica"), counted(before, "sequence"),
           plan_.dp, now);
   // Each replica has a shard of every epoch. With another number of replicas, the position within a
@@ -137,12 +136,11 @@ void TrainingRun::print_start() const {
              format_count(parts_.data.story_count(Split::kTrain)),
              format_count(parts_.data.token_count(Split::kTrain)),
              format_count(parts_.data.story_count(Split::kValidation)));
-  const int64_t sequences = plan_.sequences_per_step();
   std::string product;
   if (plan_.dp > 1) product += counted(plan_.dp, "replica") + " x ";
   if (plan_.accumulate > 1) product += counted(plan_.accumulate, "microbatch") + " x ";
   if (!product.empty()) product = fmt::format(" ({}{})", product, plan_.batch);
-  fmt::print("step    {} of {}{}; {}\n", counted(sequences, "sequence"),
+  fmt::print("step    {} of {}{}; {}\n", counted(plan_.sequences_per_step(), "sequence"),
              counted(config.context, "token"), product,
              parts_.model.device() == Device::kCpu ? fmt::format("threads: {}", thread_count())
                                                    : accelerator().name());

@@ -198,7 +198,7 @@ std::vector<StepCase> step_cases(const Grid& g, int multiple, uint64_t seed) {
   std::vector<TrainingCase> drawn =
       lab::grading::draw_cases({.replicas = g.dp, .stages = g.pp, .multiple_of = multiple},
                                1000 * lab::grading::scenario_seed() + seed);
-  if (g.ranks() > 3) drawn.back().steps.resize(5);  // of twenty
+  drawn.back().steps.resize(5);  // of many
   // The bound is not below 1: rounded, it is another one.
   scale_loss(drawn[1], 16 / drawn[1].loss_factor);
   clip_every_stage(drawn[1]);

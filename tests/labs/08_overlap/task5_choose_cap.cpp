@@ -378,7 +378,8 @@ TEST(Task5, TheBestCapacity) {
     double least = exposed(c, buckets_of(c, c.caps[0]));
     for (const double cap : c.caps) least = std::min(least, exposed(c, buckets_of(c, cap)));
     const double chosen = exposed(c, buckets_of(c, got));
-    if (chosen > least + 1e-13 * std::ranges::max(c.ready_at))
+    constexpr double kRounding = 1e-13;  // of the times that are added up
+    if (chosen > least + kRounding * (least + std::ranges::max(c.ready_at)))
       stop(
           fmt::format("another capacity leaves less exposed{}\ncapacity {}: {:.9g} ms; the best, "
                       "{}, leaves {:.9g} ms",
