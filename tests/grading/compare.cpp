@@ -197,6 +197,12 @@ std::string difference(const std::vector<double>& got, const Expected& expected)
     return fmt::format("{}: {} numbers were returned, there should be {}", expected.what,
                        got.size(), expected.values.size());
   if (is_right(got, expected)) return "";
+  if (expected.slack) {
+    Expected wider = expected;
+    const double slack = std::exchange(wider.slack, {})();
+    for (double& tolerance : wider.tolerance) tolerance += slack;
+    return difference(got, wider);
+  }
   const size_t i = worst(got, expected);
   const std::string name = expected.name ? expected.name(i) : "";
   int digits = 7;

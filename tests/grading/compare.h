@@ -30,6 +30,9 @@ struct Expected {
   std::function<std::vector<Mistake>()> mistakes = {};
   std::string if_not_finite = {};  // told when a number is infinite or not a number
   std::string unexplained = {};  // told of wrong numbers that no mistake explains, not their count
+  /// What is added to the tolerance. It is asked for only if the numbers are outside of that,
+  /// because finding it takes long.
+  std::function<double()> slack = {};
 };
 
 /// Empty if `got` is within tolerance everywhere. Else what is wrong: in the first line the mistake

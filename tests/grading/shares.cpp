@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
+#include <unordered_set>
 
 #include "common/format.h"
 
@@ -19,10 +19,6 @@ struct Epoch {
 
   size_t per_reader() const { return order.size() / shares.size(); }
 };
-
-bool holds(std::span<const int64_t> sequences, int64_t sequence) {
-  return std::ranges::find(sequences, sequence) != sequences.end();
-}
 
 /// Where a sequence that the epoch does not have may come from.
 std::string origin(const Epoch& e, int64_t sequence) {
@@ -38,9 +34,10 @@ std::string origin(const Epoch& e, int64_t sequence) {
 }
 
 std::string foreign_sequence(const Epoch& e) {
+  const std::unordered_set<int64_t> known(e.order.begin(), e.order.end());
   for (size_t r = 0; r < e.shares.size(); ++r)
     for (int64_t sequence : e.shares[r])
-      if (!holds(e.order, sequence))
+      if (!known.contains(sequence))
         return fmt::format("{} {} reads sequence {}, which the epoch does not have: {}", e.reader,
                            r, sequence, origin(e, sequence));
   return "";
@@ -105,9 +102,10 @@ std::string unequal_lengths(const Epoch& e) {
 }
 
 std::string wrong_rest(const Epoch& e) {
+  std::unordered_set<int64_t> read;
+  for (const Sequences& share : e.shares) read.insert(share.begin(), share.end());
   for (size_t i = 0; i < e.per_reader() * e.shares.size(); ++i)
-    if (std::ranges::none_of(e.shares,
-                             [&](const Sequences& own) { return holds(own, e.order[i]); }))
+    if (!read.contains(e.order[i]))
       return fmt::format(
           "no {} reads sequence {} at position {} of the order: only the last {} may be left out "
           "(the remainder of order.size() divided by the number of {}s), so that each epoch "

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "common/format.h"
 
@@ -72,10 +73,11 @@ Expected expected_gradients(const TrainingStep& s) {
                                  ": not finite: the gradients were infinite before the step, "
                                  "which must set them to 0 first, on every rank (0 times "
                                  "infinity is not 0)"
-                           : s.contract.gradients + ": not finite: 0 divided by 0 targets?"};
+                           : s.contract.gradients + ": not finite: 0 divided by 0 targets?",
+      .slack = [&s] { return kRoundings * s.rounding(s.parts()); }};
   const double largest = largest_magnitude(whole);
   for (double& tolerance : expected.tolerance)
-    tolerance = kTolerance * (tolerance + largest) + kRoundings * p.rounding() + 1e-30;
+    tolerance = kTolerance * (tolerance + largest) + 1e-30;
   return expected;
 }
 
@@ -199,6 +201,12 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
   for (size_t step = 0; step < training.steps.size(); ++step) {
     const std::vector<Numbers> weights = weights_before(training, ranks, step);
     const StepParts all = oracle.parts(step, weights);
+    std::map<const StepParts*, double> roundings;
+    const auto rounding = [&](const StepParts& parts) {
+      const auto [known, is_new] = roundings.try_emplace(&parts);
+      if (is_new) known->second = oracle.rounding(step, weights, parts);
+      return known->second;
+    };
     std::vector<StepParts> owns;
     for (size_t r = 0; r < weights.size(); ++r) owns.push_back(of_replica(all, r));
     std::vector<TrainingStep> steps;
@@ -213,7 +221,8 @@ void judge_steps(const TrainingCase& training, const std::vector<Parcel>& ranks,
       else
         before = to_doubles(ranks[rank].tensor(fmt::format("gradients.{}", step - 1)));
       steps.push_back({training, contract, oracle, step, all, owns[replica], replica, stage,
-                       ranks[rank], std::move(before), earlier_targets, earlier_losses[rank]});
+                       ranks[rank], rounding, std::move(before), earlier_targets,
+                       earlier_losses[rank]});
       expect_one_update(steps.back(), rank);
       gradients.push_back(to_doubles(ranks[rank].tensor(fmt::format("gradients.{}", step))));
     }

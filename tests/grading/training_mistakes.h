@@ -54,6 +54,7 @@ struct TrainingStep {
   size_t replica = 0;
   int stage = 0;
   const Parcel& result;
+  std::function<double(const StepParts&)> rounding;  // TrainingOracle::rounding
   Numbers before;                              // the gradients that were there when the step began
   const std::vector<double>& earlier_targets;  // of the steps before this one
   Numbers earlier_losses = {};                 // that this rank returned from them

@@ -50,12 +50,6 @@ Numbers StepParts::magnitude() const {
   return sum;
 }
 
-double StepParts::rounding() const {
-  double sum = 0;
-  for (const MicrobatchPart& microbatch : microbatches) sum += microbatch.rounding;
-  return targets > 0 ? sum / targets : 0;
-}
-
 double StepParts::targets_of(size_t replica) const {
   double sum = 0;
   for (const MicrobatchPart& microbatch : microbatches)
@@ -96,16 +90,8 @@ double TrainingOracle::compute(const TokenBatch& batch, double factor) {
 StepParts TrainingOracle::parts(size_t step, const std::vector<Numbers>& weights) {
   StepParts parts{.weights = static_cast<size_t>(model_.parameter_count())};
   for (size_t replica = 0; replica < case_.steps[step].size(); ++replica) {
+    load(weights[replica]);
     for (const TokenBatch& batch : case_.steps[step][replica]) {
-      // A third of everything has other roundings in the backward pass, and weights that are off by
-      // a rounding have others in the forward pass. Where a gradient is a small difference of large
-      // numbers, they are more than a fixed part of it.
-      load(nudged(weights[replica]));
-      compute(batch, 1);
-      const Numbers nearby = to_doubles(packed(model_, model_.gradients()));
-      load(weights[replica]);
-      compute(batch, 1.0 / 3);
-      const Numbers third = to_doubles(packed(model_, model_.gradients()));
       const Tensor early = model_.gradients();
       const double loss = compute(batch, 1);
       Numbers without_head;  // a tied head's share is added when gradients are asked for
@@ -119,31 +105,30 @@ StepParts TrainingOracle::parts(size_t step, const std::vector<Numbers>& weights
            .loss = loss,
            .gradient = to_doubles(packed(model_, model_.gradients())),
            .early = std::move(without_head)});
-      MicrobatchPart& part = parts.microbatches.back();
-      for (size_t i = 0; i < third.size(); ++i)
-        part.rounding = std::max({part.rounding, std::abs(3 * third[i] - part.gradient[i]),
-                                  std::abs(nearby[i] - part.gradient[i])});
       parts.targets += parts.microbatches.back().targets;
     }
   }
   return parts;
 }
 
-Numbers TrainingOracle::mean(size_t step, const std::vector<Numbers>& weights) {
-  double targets = 0;
-  for (const auto& microbatches : case_.steps[step])
-    for (const TokenBatch& batch : microbatches)
-      targets += static_cast<double>(batch.target_count());
-  Numbers sum(static_cast<size_t>(model_.parameter_count()), 0.0);
-  for (size_t replica = 0; targets > 0 && replica < case_.steps[step].size(); ++replica) {
-    load(weights[replica]);
-    for (const TokenBatch& batch : case_.steps[step][replica]) {
-      compute(batch, 1);
-      const Numbers gradient = to_doubles(packed(model_, model_.gradients()));
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += 1 / targets * gradient[i];
-    }
+double TrainingOracle::rounding(size_t step, const std::vector<Numbers>& weights,
+                                const StepParts& parts) {
+  double sum = 0;
+  for (const MicrobatchPart& part : parts.microbatches) {
+    const TokenBatch& batch = case_.steps[step][part.replica][part.number];
+    load(nudged(weights[part.replica]));
+    compute(batch, 1);
+    const Numbers nearby = to_doubles(packed(model_, model_.gradients()));
+    load(weights[part.replica]);
+    compute(batch, 1.0 / 3);
+    const Numbers third = to_doubles(packed(model_, model_.gradients()));
+    double most = 0;
+    for (size_t i = 0; i < third.size(); ++i)
+      most = std::max({most, std::abs(3 * third[i] - part.gradient[i]),
+                       std::abs(nearby[i] - part.gradient[i])});
+    sum += most;
   }
-  return sum;
+  return parts.targets > 0 ? sum / parts.targets : 0;
 }
 
 TrainingOracle::Exact TrainingOracle::one_process(size_t step, const Numbers& weights) {
@@ -200,7 +185,7 @@ double first_gradient_norm(const TrainingCase& training) {
                                      oracle.initial_weights());
   // A step may be without targets: the first one that has some.
   for (size_t step = 0; step < training.steps.size(); ++step)
-    if (const double length = norm(oracle.mean(step, weights)); length > 0) return length;
+    if (const double length = norm(oracle.parts(step, weights).mean()); length > 0) return length;
   return 1;
 }
 

@@ -25,7 +25,6 @@ struct MicrobatchPart {
   double loss = 0;       // summed over the targets
   Numbers gradient;      // likewise; packed, of the whole model
   Numbers early;         // as it is if gradients() is asked for before the passes; of a tied head
-  double rounding = 0;   // how far, at most, other roundings move the gradient
 };
 
 /// Some microbatches of a step: those of all replicas, or of one.
@@ -39,7 +38,6 @@ struct StepParts {
   double combine_losses(const Weight& weight) const;
   Numbers mean() const;       // of all targets; 0 where there is none
   Numbers magnitude() const;  // sum of the magnitudes of the mean's terms
-  double rounding() const;    // of the mean, as estimated
   double targets_of(size_t replica) const;
   double count_of(size_t replica) const;
 };
@@ -50,8 +48,11 @@ class TrainingOracle {
 
   /// `weights[replica]`: packed, of the whole model.
   StepParts parts(size_t step, const std::vector<Numbers>& weights);
-  /// parts(step, weights).mean(), in a third of the time.
-  Numbers mean(size_t step, const std::vector<Numbers>& weights);
+  /// An estimate of how far other roundings move an element of parts.mean(), at most. A third of
+  /// everything has others in the backward pass, and weights that are off by a rounding have others
+  /// in the forward pass. Where a gradient is a small difference of large numbers, they are more
+  /// than a fixed part of it. Takes twice as long as parts().
+  double rounding(size_t step, const std::vector<Numbers>& weights, const StepParts& parts);
   const Numbers& initial_weights() const { return initial_weights_; }
   /// The loss and the gradient of one process that takes the microbatches one after the other: with
   /// the bits that a pipeline of one replica is promised to have.

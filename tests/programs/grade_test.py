@@ -93,6 +93,7 @@ class GradeTest(unittest.TestCase):
                              "two_files": "several files", "broken": "not a readable zip archive",
                              "notes.pdf": "not a folder, .zip, .tar.gz or the file of a lab", "cut": "not a readable .tar.gz archive",
                              "includes": "No such file", "password": "No such file", "exits": "exit code 0",
+                             "backslashes": "below backslashes", "uploaded": "in an upload",
                              "starter": "is not written yet", "given": "set_given", "names_correct": "given_3"}.items():
             self.assertIn(reason, messages(self.first, name)[0], name)
 

@@ -116,9 +116,9 @@ class Class:
         self.deserved["notes.pdf"] = 0
         self.add_tar("cut", {FILE: SOLUTION + "// " + secrets.token_hex(20_000)}, 0)
         os.truncate(folder / "cut.tar.gz", 20_000)
-        self.add_zip("backslashes", {FILE.replace("/", "\\"): SOLUTION}, 100)
+        self.add_zip("backslashes", {FILE.replace("/", "\\"): STARTER + "#error below backslashes\n"}, 0)
         (folder / "uploaded").mkdir()
-        self.add_tar("uploaded/submission-02", {FILE: SOLUTION}, 100)
+        self.add_tar("uploaded/submission-02", {FILE: STARTER + "#error in an upload\n"}, 0)
         self.deserved["uploaded"] = self.deserved.pop("uploaded/submission-02")
         self.add_folder("kills", with_includes(SOLUTION, kills), 0)
         self.add_folder("exits", with_includes(STARTER, "const bool left = (std::exit(0), true);"), 0)

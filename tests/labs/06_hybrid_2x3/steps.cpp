@@ -21,7 +21,7 @@ using lab::grading::Weighing;
 void clip_every_stage(TrainingCase& c) {
   lab::grading::TrainingOracle oracle(c);
   const std::vector<Numbers> weights(c.steps[0].size(), oracle.initial_weights());
-  const Numbers gradient = oracle.mean(0, weights);
+  const Numbers gradient = oracle.parts(0, weights).mean();
   c.max_norm = lab::grading::norm(gradient);
   for (int stage = 0; stage < c.stages(); ++stage)
     c.max_norm = std::min(c.max_norm, lab::grading::norm(oracle.of_stage(gradient, stage)));
