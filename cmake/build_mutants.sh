@@ -32,11 +32,12 @@ command=$(grep -A 1 -F -B 2 "\"file\": \"$solution\"" "$commands" | sed -n 's/^ 
 # shellcheck disable=SC2162 # backslashes quote, as in the command
 read -a words <<<"$command"
 compiler=${words[0]}
-options=(-O0 -fPIC)
+# The rank program has the libraries already; to link them as well takes ten times as long.
+options=(-fPIC -nodefaultlibs)
 strip=-s
-if $optimized; then options=(-fPIC); fi
+if ! $optimized; then options+=(-O0); fi
 if [[ $command == *-fsanitize=thread* ]]; then
-  options=(-O1 -g1 -gdwarf-4 -fPIC -nodefaultlibs)  # the sanitizer's library is not linked
+  options+=(-O1 -g1 -gdwarf-4)
   strip=  # the emulation looks for variables in the table of symbols
 fi
 for word in "${words[@]:1}"; do

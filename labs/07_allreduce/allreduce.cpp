@@ -38,7 +38,7 @@ void ring_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGr
 
 void doubling_all_reduce(const lab::Tensor& tensor, lab::ReduceOp op, lab::ProcessGroup& group) {
   // TODO(3): recursive doubling.
-  //  1. Without surplus ranks: with whom does rank r exchange the tensor in which step?
+  //  1. Without guests: with whom does rank r exchange the tensor in which step?
   //  2. When may you change a tensor from which a message is being sent?
   //  3. What do a rank from p on and its partner do before these steps, and what after them?
   lab::not_implemented("3", "labs/07_allreduce/allreduce.cpp");
@@ -59,7 +59,7 @@ Choice choose(int ranks, int64_t elements, const lab::CostModel& costs) {
   // TODO(5): the times of the contract, and the smallest of them.
   //  1. How many hosts are there, and what does a message cost in an algorithm that knows nothing
   //     of hosts?
-  //  2. How many doublings fit into `ranks`, and is there a surplus?
+  //  2. How many doublings fit into `ranks`, and are there guests?
   lab::not_implemented("5", "labs/07_allreduce/allreduce.cpp");
 }
 

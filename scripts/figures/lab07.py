@@ -4,7 +4,6 @@
 Usage: scripts/figures/lab07.py
 """
 
-import math
 import pathlib
 
 from svg import (BLUE, GREEN, INK, MUTED, ORANGE, PALE_BLUE, PALE_GREEN, PALE_GREY, PALE_ORANGE,
@@ -14,7 +13,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[2] / "labs/07_allreduce/figure
 
 
 def doubling():
-    """Recursive doubling on six ranks: two surplus ranks are folded in."""
+    """Recursive doubling on six ranks: two guests are folded in."""
     fig = Figure(980, 400, "Recursive doubling on six ranks, two of them folded in")
     columns = ["start", "fold in", "distance 1", "distance 2", "fold out"]
     left, pitch, top, row, w, h = 110, 180, 74, 50, 92, 34
@@ -52,30 +51,34 @@ def hierarchical():
     fig = Figure(980, 330, "Hierarchical all-reduce on two hosts of three ranks")
     titles = [("1 · reduce-scatter inside", BLUE), ("2 · all-reduce across, per chunk", ORANGE),
               ("3 · all-gather inside", GREEN)]
-    w, pitch, top = 290, 320, 62
+    w, pitch, top, box, step = 290, 320, 56, 72, 97
     for i, (title, color) in enumerate(titles):
         x = 25 + i * pitch
         fig.text(x + w / 2, 36, title, 17, color, weight="bold")
         for host in range(2):
-            y = top + host * 120
-            fig.rect(x, y, w, 92, PALE_GREY, MUTED, 1.5)
-            fig.text(x + w - 10, y + 18, f"host {host}", 13, MUTED, "end")
+            y = top + host * 122
+            fig.rect(x, y, w, 106, PALE_GREY, MUTED, 1.5)
+            fig.text(x + (64 if i == 1 else 12), y + 18, f"host {host}", 13, MUTED, "start")
             for place in range(3):
-                cx = x + 12 + place * 84
+                cx = x + 12 + place * step
                 done = i == 2
-                fig.rect(cx, y + 28, 74, 52, PALE_GREEN if done else PAPER, GREEN if done else INK, 1.5, 6)
-                fig.text(cx + 37, y + 50, f"rank {3 * host + place}", 14, weight="bold")
-                label = ("all" if done else "ABC"[place])
-                fig.text(cx + 37, y + 70, f"Σ of {label}" if i else f"chunk {label}", 12, MUTED)
+                fig.rect(cx, y + 26, box, 52, PALE_GREEN if done else PAPER, GREEN if done else INK, 1.5, 6)
+                fig.text(cx + box / 2, y + 47, f"rank {3 * host + place}", 14, weight="bold")
+                label = [f"{place}: of host", f"{place}: of all", "all: of all"][i]
+                fig.text(cx + box / 2, y + 68, label, 12, MUTED)
                 if i != 1 and place < 2:
-                    fig.line(cx + 74, y + 54, cx + 84, y + 54, color, 2.5, arrow=True)
+                    fig.line(cx + box + 2, y + 52, cx + step - 3, y + 52, color, 2, arrow=True)
+            if i != 1:  # from the last rank back to the first one
+                first, last = x + 12 + box / 2, x + 12 + 2 * step + box / 2
+                fig.line(last, y + 79, last, y + 97, color, 2)
+                fig.line(last, y + 97, first, y + 97, color, 2)
+                fig.line(first, y + 97, first, y + 80, color, 2, arrow=True)
         if i == 1:
             for place in range(3):
-                cx = x + 12 + place * 84 + 37
-                fig.line(cx - 7, top + 82, cx - 7, top + 146, ORANGE, 2.5, arrow=True)
-                fig.line(cx + 7, top + 146, cx + 7, top + 82, ORANGE, 2.5, arrow=True)
-    fig.text(490, 312, "Only a third of the tensor per rank crosses between the hosts, once in each "
-             "direction.", 15, MUTED)
+                cx = x + 12 + place * step + box / 2
+                fig.line(cx - 7, top + 81, cx - 7, top + 145, ORANGE, 2, arrow=True)
+                fig.line(cx + 7, top + 145, cx + 7, top + 81, ORANGE, 2, arrow=True)
+    fig.text(490, 316, "In each box: the chunk that the rank has after the step, summed over its host or over all ranks.", 15, MUTED)
     fig.save(FOLDER / "hierarchical.svg")
 
 
@@ -83,9 +86,8 @@ def times():
     """Predicted times of the four algorithms against size, on one host."""
     fig = Figure(980, 480, "Predicted time against size, six ranks on one host")
     alpha, beta, gamma, n = 5e-6, 1e-9, 1e-9 / 4, 6
-    axes = Axes(fig, (96, 60, 640, 340), (1, 1e5), (10, 1e6), log_x=True, log_y=True)
-    axes.frame([1, 10, 100, 1000, 10000], [10, 100, 1000, 10000, 100000],
-               "size of the tensor (kB)", "time (µs)")
+    axes = Axes(fig, (96, 60, 640, 340), (1, 1e5), (0.01, 1e3), log_x=True, log_y=True)
+    axes.frame([1, 10, 100, 1000, 10000], [0.01, 0.1, 1, 10, 100], "size of the tensor (kB)", "time (ms)")
 
     def ring(s):
         return (n - 1) * (2 * (alpha + beta * s / n) + gamma * s / n)
@@ -99,13 +101,15 @@ def times():
     sizes = [10 ** (k / 20) for k in range(101)]
     for name, function, color, y in [("root", root, MUTED, 120), ("doubling", doubling, ORANGE, 160),
                                      ("ring", ring, BLUE, 250)]:
-        axes.curve([(s, 1e6 * function(1000 * s)) for s in sizes], color)
-        _, end = axes.at(1e5, 1e6 * function(1e8))
+        axes.curve([(s, 1e3 * function(1000 * s)) for s in sizes], color)
+        _, end = axes.at(1e5, 1e3 * function(1e8))
         fig.text(748, end + 5, name, 17, color, "start", "bold")
-    crossing = min(sizes, key=lambda s: abs(math.log(ring(1000 * s) / doubling(1000 * s))))
-    x, y = axes.at(crossing, 1e6 * ring(1000 * crossing))
+    # Both are straight lines: where their difference at 0 bytes has been made up for.
+    slopes = [(function(1e6) - function(0)) / 1e6 for function in (ring, doubling)]
+    crossing = (ring(0) - doubling(0)) / (slopes[1] - slopes[0])
+    x, y = axes.at(crossing / 1000, 1e3 * ring(crossing))
     fig.dot(x, y, RED, 7)
-    fig.text(x + 12, y + 26, "from here on the ring is faster", 15, RED, "start")
+    fig.text(x + 12, y + 26, f"from {crossing / 1000:.1f} kB on the ring is faster", 15, RED, "start")
     fig.text(846, 308, "six ranks, one host", 14, MUTED)
     fig.text(846, 330, "α = 5 µs, β = 1 ns per byte", 14, MUTED)
     fig.text(846, 352, "γ = 1 ns per addition", 14, MUTED)

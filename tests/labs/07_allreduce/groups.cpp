@@ -66,7 +66,7 @@ std::string whose_numbers(double sum, size_t ranks) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-/// As doubling_all_reduce does if it hands the surplus ranks' numbers over by addition.
+/// As doubling_all_reduce does if it hands the guests' numbers over by addition.
 Numbers combined_after_sums(Inputs inputs, ReduceOp op) {
   const size_t p = std::bit_floor(inputs.size());
   for (size_t r = p; r < inputs.size(); ++r)

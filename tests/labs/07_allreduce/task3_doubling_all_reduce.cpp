@@ -1,4 +1,4 @@
-// Task 3: recursive doubling, with surplus ranks folded in.
+// Task 3: recursive doubling, with guests folded in.
 #include <gtest/gtest.h>
 
 #include "labs/07_allreduce/allreduce.h"
