@@ -104,7 +104,7 @@ double causal_lm_loss(const Tensor& logits, const lab::TokenBatch& batch, int64_
                       const lab::Range& vocabulary, lab::ProcessGroup& ranks) {
   // TODO(5): lab 01's loss, with three numbers for each position that the ranks find together.
   //  1. The largest score. Which one must every rank subtract before it takes exponentials?
-  //  2. The sum of the exponentials, and the score of the target: who knows it?
+  //  2. The sum of the exponentials, and the score of the target: which rank has it?
   //  3. Gradient and loss follow from these on every rank alone.
   lab::not_implemented("5", "labs/10_tensor_parallel/tensor_parallel.cpp");
 }

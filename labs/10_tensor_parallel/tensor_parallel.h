@@ -1,13 +1,15 @@
 // Lab 10 · one layer over several ranks. This is the contract; you write tensor_parallel.cpp.
 //
 // All ranks of the group `ranks` hold the same hidden states and read the same tokens. Each has a
-// slice of every matrix: rank r of n has block r of n equal ones. Blocks of the vocabulary may
-// differ by one, so a lab::Range says which tokens a rank has. All ranks call these functions
-// together, and take part in every message. In tasks 1 and 2, a function that sums over the ranks
-// does so by one all_reduce or all_reduce_async of the tensor that holds the result. A group of one
-// rank sends nothing. Functions keep nothing but scratch between calls, and several microbatches
-// may be in flight. A function only reads an argument that it is not said to change. Arguments are
-// contiguous and do not overlap.
+// slice of every matrix: rank r of n has block r of n equal ones. Matrices that are stored as one
+// are divided one by one: gate_up [2H/n, C] is this rank's rows of gate, then its rows of up.
+// Blocks of the vocabulary may differ by one, so a lab::Range says which tokens a rank has. All
+// ranks call these functions together, and take part in every message. In tasks 1 and 2, a function
+// that sums over the ranks does so by one all_reduce or all_reduce_async of the tensor that holds
+// the result. A group of one rank sends nothing. Functions keep nothing but scratch between calls,
+// and several microbatches may be in flight. Arguments are read-only unless the comment says
+// otherwise; they are contiguous and do not overlap. Whatever a function has started is done when
+// it returns.
 //
 // B sequences of T positions, N = B*T; C channels of the residual stream. What belongs to a slice
 // is marked by /n: H/n channels of SwiGLU, V/n tokens of the vocabulary.
@@ -31,8 +33,8 @@ enum class Pass { kForward, kBackward };
 /// Task 1 · Enters a region in which every rank computes something different from the same numbers.
 ///
 /// Forward: `x` is the same on all ranks, and nothing happens. Backward: `x` is the gradient that
-/// this rank's computation has contributed; on return it is the sum of those of all ranks, the same
-/// on all of them. In place; `x` is contiguous.
+/// this rank's computation has contributed; on return it is the sum of all ranks' contributions,
+/// the same on all of them. In place; `x` is contiguous.
 void copy_to_ranks(const lab::Tensor& x, Pass pass, lab::ProcessGroup& ranks);
 
 /// Task 1 · Leaves such a region. Forward: `x` is this rank's summand, on return the sum of all
@@ -115,8 +117,8 @@ void embed_backward(std::span<const int32_t> tokens, const lab::Tensor& dy,
 /// `logits` [B, T, V/n]: this rank's columns, of the tokens of `vocabulary`; on return their
 /// gradient. Targets, padding, `total_targets` (0, or any positive number) and the accuracy (1e-5,
 /// also for scores near 10,000) are as in lab 01. Returns the loss, the same on every rank, bit for
-/// bit. Messages: at most three all_reduces, of at most 3*N numbers together; without a target you
-/// may send none.
+/// bit. Messages: at most three all_reduces, of at most 3*N numbers together; if the whole batch
+/// has no target, you may send none. For positions without a target they may hold anything.
 double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
                       int64_t total_targets, const lab::Range& vocabulary,
                       lab::ProcessGroup& ranks);
@@ -148,7 +150,8 @@ struct Mesh {
 /// call it.
 ///
 /// Ranks that talk most are closest: the slices of a stage are adjacent ranks. Then come the stages
-/// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06.
+/// of a pipeline, then the pipelines: with tp = 1, ranks are placed as in lab 06. Messages: four
+/// calls of world.split, in the same order on all ranks; the groups may have any names.
 /// Throws lab::Error, before any message, unless the world has dp * pp * tp ranks; that includes a
 /// 0 among the three. None is negative, and the product fits into an int.
 Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp, int tp);
