@@ -33,26 +33,29 @@ def cuts_figure():
                        (260, "cut the input (row parallel): summands of the full shape")):
         figure.text(40, top, title, 19, anchor="start", weight="bold")
     top = 58
-    matrix(figure, 60, top, 110, 110, "X", "", "[N, in], on both")
-    figure.text(215, top + 62, "·", 30)
-    matrix(figure, 260, top, 110, 110, "Wᵀ", "columns", "rows of W [out, in]")
-    figure.text(415, top + 62, "=", 26)
-    matrix(figure, 460, top, 110, 110, "Y", "columns", "[N, out], divided")
+    rows, inner, outer = 110, 84, 136  # N, in, out
+    low = top + rows - inner
+    matrix(figure, 70, top, inner, rows, "X", "", "[N, in], on both")
+    figure.text(205, top + 72, "·", 30)
+    matrix(figure, 250, low, outer, inner, "Wᵀ", "columns", "rows of W [out, in]")
+    figure.text(425, top + 72, "=", 26)
+    matrix(figure, 465, top, outer, rows, "Y", "columns", "[N, out], divided")
     figure.text(800, top + 50, "rank 0", 18, BLUE, weight="bold")
     figure.text(800, top + 76, "rank 1", 18, ORANGE, weight="bold")
     figure.text(800, top + 102, "whole: the same on both", 16, MUTED)
     top = 288
-    matrix(figure, 60, top, 110, 110, "X", "columns", "[N, in], divided")
-    figure.text(215, top + 62, "·", 30)
-    matrix(figure, 260, top, 110, 110, "Wᵀ", "rows", "columns of W")
-    figure.text(415, top + 62, "=", 26)
+    low = top + rows - inner
+    matrix(figure, 70, top, inner, rows, "X", "columns", "[N, in], divided")
+    figure.text(205, top + 72, "·", 30)
+    matrix(figure, 250, low, outer, inner, "Wᵀ", "rows", "columns of W [out, in]")
+    figure.text(425, top + 72, "=", 26)
     for r in (0, 1):
-        x = 460 + r * 165
-        figure.rect(x, top, 110, 110, PALE[r], RANK[r], 2, 0)
-        figure.text(x + 55, top + 134, f"summand {r}", 16, RANK[r], weight="bold")
-    figure.text(597, top + 64, "+", 26)
-    figure.text(770, top + 64, "=", 26)
-    matrix(figure, 805, top, 110, 110, "Y", "", "after the all-reduce")
+        x = 465 + r * 168
+        figure.rect(x, top, outer, rows, PALE[r], RANK[r], 2, 0)
+        figure.text(x + outer / 2, top + 134, f"summand {r}", 16, RANK[r], weight="bold")
+    figure.text(617, top + 64, "+", 26)
+    figure.text(786, top + 64, "=", 26)
+    matrix(figure, 805, top, outer, rows, "Y", "", "after the all-reduce")
     figure.save(FOLDER / "cuts.svg")
 
 
@@ -74,9 +77,9 @@ def block(figure, top, title, norm, first, middle, last):
     figure.line(90, center, 118, center, MUTED, 2, True)
     figure.line(200, center, 220, center, MUTED, 2, True)
     for rank, y in ((0, top + 20), (1, top + 86)):
-        for x, w, words in ((290, 130, first), (440, 130, middle), (590, 110, last)):
+        for x, w, words in ((290, 126, first), (434, 108, middle), (560, 140, last)):
             box(figure, x, y, w, words, rank)
-        for x1, x2 in ((262, 288), (420, 438), (570, 588), (700, 720)):
+        for x1, x2 in ((262, 288), (416, 432), (542, 558), (700, 720)):
             figure.line(x1, y + 22, x2, y + 22, RANK[rank], 2, True)
     figure.line(762, center, 808, center, MUTED, 2, True)
     figure.dot(826, center, FAINT, 17)
@@ -89,17 +92,42 @@ def block(figure, top, title, norm, first, middle, last):
     figure.text(520, top + 168, "residual path: whole, added after the sum", 15, MUTED)
 
 
+def backward_figure():
+    """The gradients of SwiGLU's block, from right to left."""
+    figure = Figure(980, 210, "The backward pass of SwiGLU's block on two ranks")
+    top, center = 20, 95
+    figure.text(30, top + 8, "SwiGLU, backward", 19, anchor="start", weight="bold")
+    for x, w, words in ((870, 70, "whole"), (110, 90, "norm"), (30, 60, "∇x")):
+        box(figure, x, center - 22, w, words)
+    for x, name in ((222, "f"), (722, "g")):
+        figure.rect(x, top + 20, 40, 110, PALE_GREEN, GREEN, 2, 6)
+        figure.text(x + 20, center + 7, name, 22, GREEN, weight="bold", style="italic")
+    figure.line(870, center, 764, center, MUTED, 2, True)
+    for rank, y in ((0, top + 20), (1, top + 86)):
+        for x, w, words in ((560, 140, "∇down, ∇h"), (434, 108, "∇g, ∇u"), (290, 126, "its part of ∇n")):
+            box(figure, x, y, w, words, rank)
+        for x1, x2 in ((722, 702), (560, 544), (434, 418), (290, 264)):
+            figure.line(x1, y + 22, x2, y + 22, RANK[rank], 2, True)
+    figure.line(222, center, 202, center, MUTED, 2, True)
+    figure.line(110, center, 92, center, MUTED, 2, True)
+    figure.path([(905, center + 24), (905, top + 150), (60, top + 150), (60, center + 26)], MUTED, 2, "6 5")
+    figure.arrow_head(60, center + 44, 60, center + 23, MUTED)
+    figure.text(520, top + 168, "n: the norm's output. f completes its gradient before the norm's backward pass; "
+                "then the residual path's is added", 15, MUTED)
+    figure.save(FOLDER / "backward.svg")
+
+
 def layer_figure():
-    figure = Figure(980, 500, "Attention by heads and SwiGLU by columns on two ranks")
+    figure = Figure(980, 485, "Attention by heads and SwiGLU by channels on two ranks")
     block(figure, 30, "attention by heads", "norm", "q, k, v: rows", "own heads", "o: columns")
-    block(figure, 235, "SwiGLU by channels", "norm", "gate, up: rows", "silu(g) · u", "down: cols")
-    figure.text(40, 455, "f: copy_to_ranks, an all-reduce in the backward pass", 17, GREEN, "start")
-    figure.text(500, 455, "g: sum_over_ranks, an all-reduce in the forward pass", 17, GREEN, "start")
+    block(figure, 235, "SwiGLU by channels", "norm", "gate, up: rows", "silu(g) · u", "down: columns")
+    figure.text(490, 455, "f: copy_to_ranks, an all-reduce in the backward pass; "
+                "g: sum_over_ranks, an all-reduce in the forward pass", 16, GREEN)
     figure.save(FOLDER / "layer.svg")
 
 
 def mesh_figure():
-    figure = Figure(980, 420, "Eight ranks: two pipelines of two stages of two slices")
+    figure = Figure(980, 430, "Eight ranks: two pipelines of two stages of two slices")
     for d in (0, 1):
         left = 60 + d * 460
         figure.rect(left, 60, 400, 290, "none", GREEN, 2, 14, "8 6")
@@ -115,12 +143,12 @@ def mesh_figure():
                 figure.text(x + 75, y + 68, f"slice {p}", 15, RANK[p])
             figure.line(x + 75, 201, x + 75, 219, RED, 6)
         for p in (0, 1):
-            figure.line(left + 167, 154 + p * 112, left + 233, 154 + p * 112, INK, 2, True)
-    figure.line(265, 372, 700, 372, MUTED, 2, True)
-    figure.line(700, 372, 265, 372, MUTED, 2, True)
-    figure.text(480, 400, "replicas: gradients, once a step", 16, MUTED)
-    figure.text(80, 400, "slices: 4 all-reduces a layer", 16, RED, "start")
-    figure.text(940, 400, "pipeline: hidden states", 16, INK, "end")
+            figure.line(left + 167, 150 + p * 112, left + 233, 150 + p * 112, INK, 2, True)
+            figure.line(left + 233, 160 + p * 112, left + 167, 160 + p * 112, INK, 2, True)
+    figure.text(80, 382, "slices: 4 all-reduces a layer", 16, RED, "start")
+    figure.text(940, 382, "pipeline: hidden states, and their gradients back", 16, INK, "end")
+    figure.text(490, 410, "replicas, ranks 0 and 4, 1 and 5, 2 and 6, 3 and 7: gradients, once a step · "
+                "model, the dashed box: the norm", 16, MUTED)
     figure.save(FOLDER / "mesh.svg")
 
 
@@ -128,4 +156,5 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     cuts_figure()
     layer_figure()
+    backward_figure()
     mesh_figure()
