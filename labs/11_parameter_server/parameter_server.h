@@ -1,8 +1,8 @@
 // Lab 11 · parameter server. This is the contract; you write parameter_server.cpp.
 //
 // One process, the server, holds the weights. Workers pull them, compute the gradient of a piece of
-// the data, and push it. Nobody waits for everybody. Workers may be slow, die, and join at any
-// time; messages may be lost, late, or sent twice.
+// the data, and push it. No worker has to wait for all the others. Workers may be slow, die, and
+// join at any time; messages may be lost, late, or sent twice.
 //
 // The functions are called one at a time, whenever something has happened. They never wait and send
 // nothing: what they return is sent for them, in the simulation and over TCP alike. They keep
@@ -58,19 +58,20 @@ inline constexpr int64_t kUnbounded = int64_t{1} << 62;
 /// taken back. Then nothing changes, and the result is false.
 /// Otherwise the lease ends, and the gradient counts, once, with the weight of its samples. With
 /// the n-th gradient since the last update, `server.update` is called, once, with their mean over
-/// all samples (zeros if there are none), which it needs only during the call. After the call
-/// `version` grows by one, and `sum`, `samples` and `gradients` begin anew, at zero. The result is
-/// true. push.gradient stays as it is.
+/// all samples (zeros if there are none), which it needs only during the call. It changes nothing
+/// in `server`, and `version` is still the old one. After the call `version` grows by one, and
+/// `sum`, `samples` and `gradients` begin anew, at zero. The result is true. push.gradient stays as
+/// it is; its mean has the shape of `sum`, even with 0 samples.
 bool on_push(Server& server, const lab::Push& push);
 
 /// Task 2 · Whether one more ticket may be handed out now, so that no gradient can ever be used
 /// with a staleness above s. Changes nothing. Whether an item is left plays no part here. `server`:
 /// in any state that pulls, pushes and leaving workers can bring it to.
 ///
-/// The staleness of a gradient is the number of updates made between the version of its ticket and
-/// the update that it becomes part of. Gradients become part of updates in the order of their
-/// arrival, n in each. Leases may be used in any order. The answer is "no" only if the bound could
-/// break: the new gradient, or one of the leases, might be the last of all to arrive.
+/// The staleness of a gradient is the version when it becomes part of an update, minus the version
+/// of its ticket. Gradients become part of updates in the order of their arrival, n in each. Leases
+/// may be used in any order. The answer is "no" only if the bound could break: the new gradient, or
+/// one of the leases, might be the last of all to arrive.
 bool may_start(const Server& server);
 
 /// Task 3 · A worker asks for work. Returns its ticket, or nothing: the same pull is then repeated
@@ -107,11 +108,12 @@ lab::Request on_reply(Worker& worker, const lab::Reply& reply, const Compute& co
 ///
 /// `count` different ones of 0 ... clients - 1, drawn at random; all of them if count is larger;
 /// none if either number is 0.
-/// `seed` and `round` are below 2^32, because std::seed_seq uses no more than 32 bits of a number.
+/// `seed` and `round` are below 2^32, because std::seed_seq uses no more than 32 bits of a number
+/// (and takes numbers of one type only: cast them). None of the arguments is negative.
 /// The same arguments give the same result. Over many rounds (or seeds) every set of `count`
-/// clients is as likely as any other. Two seeds give different sequences of sets. Nor may one
-/// sequence be another one shifted by some rounds, as it would be with a generator seeded with
-/// `seed + round`.
+/// clients is as likely as any other. Two seeds give different sequences of sets, if there is more
+/// than one set. Nor may one sequence be another one shifted by some rounds, as it would be with a
+/// generator seeded with `seed + round`.
 std::vector<int> sample_clients(int clients, int count, uint64_t seed, int64_t round);
 
 /// What came back from a client after its local steps.
@@ -134,8 +136,8 @@ struct Outer {
 ///   w = w + lr (d + mu b)
 ///
 /// `weights` is w, flat, and changes in place; so does outer.velocity. lr = 1 and mu = 0 leave
-/// lab 03's average. Without results, or without samples, nothing changes. The results stay as they
-/// are; all their weights are finite, even times M, and in separate memory.
+/// lab 03's average. Without results, or without samples, nothing changes, not even b. The results
+/// stay as they are; all their weights are finite, even times M, and in separate memory.
 void outer_step(const lab::Tensor& weights, std::span<const ClientResult> results, Outer& outer);
 
 /// Task 6 · How long one synchronous step's messages take, in seconds, with the weights (`bytes`)
