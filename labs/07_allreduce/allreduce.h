@@ -18,8 +18,9 @@
 // they send into any number of messages, and ring_all_reduce may take one part of the tensor after
 // the other. There is no time limit then.
 //
-// Scratch is the memory that a function may hold at one time in addition to `tensor`, on any rank
-// if nothing else is said; a few kB for Work objects, vectors and the like do not count.
+// Scratch is the memory that a function may hold at one time in addition to `tensor`; a few kB for
+// Work objects, vectors and the like do not count. Where a comment names ranks, the others have
+// none.
 //
 // Times are the longest that a function may take on a network where a message of b bytes takes
 // alpha + beta b, combining an element takes gamma, and a rank can send one message and receive one

@@ -70,8 +70,7 @@ def hierarchical():
                     fig.line(cx + box + 2, y + 52, cx + step - 3, y + 52, color, 2, arrow=True)
             if i != 1:  # from the last rank back to the first one
                 first, last = x + 12 + box / 2, x + 12 + 2 * step + box / 2
-                fig.line(last, y + 79, last, y + 97, color, 2)
-                fig.line(last, y + 97, first, y + 97, color, 2)
+                fig.path([(last, y + 79), (last, y + 97), (first, y + 97)], color, 2)
                 fig.line(first, y + 97, first, y + 80, color, 2, arrow=True)
         if i == 1:
             for place in range(3):

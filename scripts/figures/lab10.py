@@ -65,22 +65,28 @@ def box(figure, x, y, w, words, rank=None, h=44):
     figure.text(x + w / 2, y + h / 2 + 6, words, 16)
 
 
-def block(figure, top, title, norm, first, middle, last):
+def slices(figure, top, words, backward=False):
+    """f, the three boxes of each rank, and g; from right to left in the backward pass."""
+    for x, name in ((222, "f"), (722, "g")):
+        figure.rect(x, top + 20, 40, 110, PALE_GREEN, GREEN, 2, 6)
+        figure.text(x + 20, top + 82, name, 22, GREEN, weight="bold", style="italic")
+    for rank, y in ((0, top + 20), (1, top + 86)):
+        for (x, w), text in zip(((290, 126), (434, 108), (560, 140)), words):
+            box(figure, x, y, w, text, rank)
+        for left, right in ((262, 290), (416, 434), (542, 560), (700, 722)):
+            start, end = (right, left + 2) if backward else (left, right - 2)
+            figure.line(start, y + 22, end, y + 22, RANK[rank], 2, True)
+
+
+def block(figure, top, title, words):
     """x, norm, f, two rows of slices, g, plus."""
     center = top + 75
     figure.text(30, top + 8, title, 19, anchor="start", weight="bold")
     box(figure, 30, center - 22, 60, "x")
-    box(figure, 120, center - 22, 80, norm)
-    for x, name in ((222, "f"), (722, "g")):
-        figure.rect(x, top + 20, 40, 110, PALE_GREEN, GREEN, 2, 6)
-        figure.text(x + 20, center + 7, name, 22, GREEN, weight="bold", style="italic")
+    box(figure, 120, center - 22, 80, "norm")
     figure.line(90, center, 118, center, MUTED, 2, True)
     figure.line(200, center, 220, center, MUTED, 2, True)
-    for rank, y in ((0, top + 20), (1, top + 86)):
-        for x, w, words in ((290, 126, first), (434, 108, middle), (560, 140, last)):
-            box(figure, x, y, w, words, rank)
-        for x1, x2 in ((262, 288), (416, 432), (542, 558), (700, 720)):
-            figure.line(x1, y + 22, x2, y + 22, RANK[rank], 2, True)
+    slices(figure, top, words)
     figure.line(762, center, 808, center, MUTED, 2, True)
     figure.dot(826, center, FAINT, 17)
     figure.text(826, center + 8, "+", 24)
@@ -99,15 +105,8 @@ def backward_figure():
     figure.text(30, top + 8, "SwiGLU, backward", 19, anchor="start", weight="bold")
     for x, w, words in ((870, 70, "whole"), (110, 90, "norm"), (30, 60, "∇x")):
         box(figure, x, center - 22, w, words)
-    for x, name in ((222, "f"), (722, "g")):
-        figure.rect(x, top + 20, 40, 110, PALE_GREEN, GREEN, 2, 6)
-        figure.text(x + 20, center + 7, name, 22, GREEN, weight="bold", style="italic")
+    slices(figure, top, ("its part of ∇n", "∇g, ∇u", "∇down, ∇h"), backward=True)
     figure.line(870, center, 764, center, MUTED, 2, True)
-    for rank, y in ((0, top + 20), (1, top + 86)):
-        for x, w, words in ((560, 140, "∇down, ∇h"), (434, 108, "∇g, ∇u"), (290, 126, "its part of ∇n")):
-            box(figure, x, y, w, words, rank)
-        for x1, x2 in ((722, 702), (560, 544), (434, 418), (290, 264)):
-            figure.line(x1, y + 22, x2, y + 22, RANK[rank], 2, True)
     figure.line(222, center, 202, center, MUTED, 2, True)
     figure.line(110, center, 92, center, MUTED, 2, True)
     figure.path([(905, center + 24), (905, top + 150), (60, top + 150), (60, center + 26)], MUTED, 2, "6 5")
@@ -119,8 +118,8 @@ def backward_figure():
 
 def layer_figure():
     figure = Figure(980, 485, "Attention by heads and SwiGLU by channels on two ranks")
-    block(figure, 30, "attention by heads", "norm", "q, k, v: rows", "own heads", "o: columns")
-    block(figure, 235, "SwiGLU by channels", "norm", "gate, up: rows", "silu(g) · u", "down: columns")
+    block(figure, 30, "attention by heads", ("q, k, v: rows", "own heads", "o: columns"))
+    block(figure, 235, "SwiGLU by channels", ("gate, up: rows", "silu(g) · u", "down: columns"))
     figure.text(490, 455, "f: copy_to_ranks, an all-reduce in the backward pass; "
                 "g: sum_over_ranks, an all-reduce in the forward pass", 16, GREEN)
     figure.save(FOLDER / "layer.svg")
