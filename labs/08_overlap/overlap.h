@@ -3,7 +3,8 @@
 //
 // Every rank holds the whole model, as in lab 02. All ranks call train_step, `begin` and `finish`
 // together. Between `begin` and `finish`, each rank calls `ready` once for each parameter, in its
-// own order. The functions of tasks 1 and 5 send nothing. Parameters are numbered as in
+// own order. One rank is no special case: it posts the same all_reduces, which return at once. The
+// functions of tasks 1 and 5 send nothing. Parameters are numbered as in
 // LlamaStage::named_parameters(): 0 is the embedding, the head comes last. Backward passes complete
 // their gradients from the last to the first, or nearly so. No function keeps anything between
 // calls but what is in the Reducer.
@@ -36,8 +37,8 @@ using Bucket = std::vector<size_t>;
 /// bucket.
 /// The capacity is `first_cap_bytes` for the first bucket and `cap_bytes` for all others; either
 /// may be 0. So no gradient is cut: one that is larger than the capacity has a bucket of its own.
-/// No bucket is empty.
-/// The result depends on nothing but the arguments: all ranks get the same buckets without a
+/// No bucket is empty, but one may hold nothing but gradients of 0 bytes; it travels like any
+/// other. The result depends on nothing but the arguments: all ranks get the same buckets without a
 /// message.
 std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
                                    int64_t first_cap_bytes);
@@ -50,20 +51,24 @@ struct Reducer {
   std::vector<Bucket> buckets;
 
   // Of the step under way, set by `begin`:
-  int64_t targets = 0;     // of this rank
-  lab::Tensor total = {};  // [1]: this rank's targets; those of all ranks once it is summed
+  int64_t targets = 0;  // of this rank
+  // [1], float32, on the CPU: this rank's targets; those of all ranks once it is summed. Together
+  // they are at most 2^24, so it is exact.
+  lab::Tensor total = {};
   std::vector<bool> is_ready = {};   // per parameter
   std::vector<size_t> missing = {};  // per bucket: how many of its gradients are not ready yet
   // Per bucket that has been posted, in the order of the buckets. `finish` may leave anything here.
-  std::vector<lab::Tensor> flat = {};      // its gradients, in its order, times `targets`
+  std::vector<lab::Tensor> flat = {};      // its gradients, in its order, times `targets`; on
+                                           // their device
   std::vector<lab::Work> works = {};       // the all_reduce of `flat`
   std::optional<lab::Work> counting = {};  // the all_reduce of `total`
 };
 
 /// Task 2 · The beginning of a step: nothing is ready, nothing of this step is posted except the
 /// number of targets, which needs no gradient. Resets every member of `reducer` under "Of the step
-/// under way": the previous step may have ended with an error and left anything there. Returns
-/// without waiting for any message.
+/// under way": the previous step may have ended with an error and left anything there, even tensors
+/// that are still travelling, so do not use their memory again. Returns without waiting for any
+/// message.
 void begin(Reducer& reducer, int64_t targets);
 
 /// Task 2 · The gradient of a parameter is complete. It is the mean over this rank's targets. If
@@ -95,8 +100,9 @@ using lab::LossFunction;
 ///
 /// Gradients add up over this rank's microbatches. Before its last backward pass they are not
 /// complete, so no gradient may be sent until then: give `model.when_gradient_ready` a function
-/// that calls `ready` for the last one only, and an empty one, `{}`, before the step returns. A
-/// microbatch without targets adds nothing: run its passes all the same, or leave it out. As in lab
+/// that calls `ready` for the last one only, and an empty one, `{}`, before the step returns (if it
+/// throws, either may stay). A microbatch without targets adds nothing: run its passes all the
+/// same, or leave it out; then the last one is the last that you run. As in lab
 /// 01 a microbatch's backward pass comes before the forward pass of the next one. Gradients left
 /// over from before do not matter: the step sets them to 0 first. On a rank that runs no microbatch
 /// they stay 0, and it calls `ready` for all parameters, from the last to the first. `begin` comes

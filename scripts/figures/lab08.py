@@ -32,9 +32,9 @@ def schedule(buckets, overlap=True):
 
 
 def step_figure():
-    figure = Figure(980, 500, "A step without overlap, with two buckets and with four")
+    figure = Figure(980, 520, "A step without overlap, with two buckets and with four")
     left, scale = 150, 37.5
-    rows = [("lab 02: one message after the backward pass", [4], False),
+    rows = [("lab 02: one all-reduce after the backward pass", [4], False),
             ("two buckets", [2, 2], True),
             ("a bucket for each gradient", [1, 1, 1, 1], True)]
     y = 46
@@ -56,7 +56,9 @@ def step_figure():
                 computed = FORWARD + 4 * BACKWARD
                 figure.rect(left + computed * scale, y + 13, (end - computed) * scale, 12, RED, RED,
                             0, 0)
+                figure.text(left + (computed + end) / 2 * scale, y + 10, "waits", 12, RED)
                 figure.rect(left + end * scale, y, UPDATE * scale, 38, MUTED, "#ffffff", 1, 2)
+                figure.text(left + (end + UPDATE) * scale + 6, y + 25, "update", 15, MUTED, "start")
             else:
                 last = 4
                 for start, end, size in travels:
@@ -73,6 +75,8 @@ def step_figure():
     for tick in range(0, 21, 2):
         figure.text(left + tick * scale, y - 12, str(tick), 14, MUTED)
     figure.text(left + 20 * scale + 22, y - 12, "ms", 14, MUTED)
+    figure.text(left, y + 20, "2 ranks, 4 gradients of 1,000 bytes, α = 0.5 ms, β = 1 µs per byte: "
+                "an all-reduce of k gradients takes 1 + k ms", 14, MUTED, "start")
     figure.save(FOLDER / "step.svg")
 
 
@@ -86,7 +90,7 @@ def order_figure():
             for place, bucket in enumerate(order):
                 at = left + place * 160
                 figure.rect(at, top, 152, 40, GREEN, "#ffffff", 1, 2)
-                figure.text(at + 76, top + 26, f"bucket {bucket} complete", 15, "#ffffff")
+                figure.text(at + 76, top + 26, f"computes bucket {bucket}", 14, "#ffffff")
             if held and rank == 1:
                 posts = [(left + 312, 0), (left + 352, 1)]
             else:
@@ -95,12 +99,12 @@ def order_figure():
                 figure.rect(at - 17, top + 52, 34, 34, ORANGE, "#ffffff", 1, 4)
                 figure.text(at, top + 76, str(bucket), 18, "#ffffff", weight="bold")
         words = ("both keep the order 0, 1: rank 1 holds 1 back" if held else
-                 "0 meets 1: a wrong sum, or a job that stops")
+                 "bucket 0 meets 1: a wrong sum, or a job that stops")
         figure.text(left + 160, 345, words, 17, GREEN if held else RED)
     figure.save(FOLDER / "order.svg")
 
 
-def exposed_of(cap, layers=60, size=0.5, alpha=1.5, beta=2.0, per_gradient=1.0, ranks=3):
+def exposed_of(cap, alpha, layers=60, size=0.5, beta=2.0, per_gradient=1.0, ranks=3):
     """ms; `size` MB per gradient, beta ms per MB."""
     per_bucket = max(1, int(cap / size + 1e-9))
     free, ready, left = 0.0, 0.0, layers
@@ -113,31 +117,31 @@ def exposed_of(cap, layers=60, size=0.5, alpha=1.5, beta=2.0, per_gradient=1.0, 
 
 
 def capacity_figure():
-    figure = Figure(980, 400, "Exposed time against the capacity of buckets")
+    figure = Figure(980, 430, "Exposed time against the capacity of buckets")
     left, bottom, width, height = 120, 330, 800, 270
-    top = 100.0
+    top = 150.0
     figure.line(left, bottom, left + width, bottom)
     figure.line(left, bottom, left, bottom - height)
     counts = list(range(1, 61))
     x = lambda cap: left + width * cap / 30
-    y = lambda ms: bottom - height * min(ms, top) / top
-    for caption, alpha, colour, place in (("α = 1.5 ms", 1.5, RED, 0.30),
-                                          ("α = 0.1 ms", 0.1, BLUE, 0.45)):
-        points = [(x(c * 0.5), y(exposed_of(c * 0.5, alpha=alpha))) for c in counts]
+    y = lambda ms: bottom - height * ms / top
+    for caption, alpha, colour, place in (("α = 0.5 ms", 0.5, RED, 0.42),
+                                          ("α = 0.02 ms", 0.02, BLUE, 0.34)):
+        points = [(x(c * 0.5), y(exposed_of(c * 0.5, alpha))) for c in counts]
         figure.path(points, colour)
-        best = min(counts, key=lambda c: exposed_of(c * 0.5, alpha=alpha))
-        figure.dot(x(best * 0.5), y(exposed_of(best * 0.5, alpha=alpha)), colour, 7)
+        best = min(counts, key=lambda c: exposed_of(c * 0.5, alpha))
+        figure.dot(x(best * 0.5), y(exposed_of(best * 0.5, alpha)), colour, 7)
         at = counts[int(place * len(counts))]
-        figure.text(x(at * 0.5), y(exposed_of(at * 0.5, alpha=alpha)) - 16, caption, 17, colour,
+        figure.text(x(at * 0.5), y(exposed_of(at * 0.5, alpha)) + (-16 if alpha > 0.1 else 30), caption, 17, colour,
                     weight="bold")
     for cap in range(0, 31, 5):
         figure.text(x(cap), bottom + 24, str(cap), 15, MUTED)
-    for ms in range(0, 101, 25):
+    for ms in range(0, 151, 25):
         figure.text(left - 12, y(ms) + 5, str(ms), 15, MUTED, "end")
-    figure.text(left + width / 2, bottom + 52, "capacity of a bucket (MB); 30 MB of gradients", 16,
-                MUTED)
-    figure.text(left, bottom - height - 18, "exposed (ms) after a backward pass of 60 ms", 16, MUTED,
-                "start")
+    figure.text(left + width / 2, bottom + 52, "capacity of a bucket (MB)", 16, MUTED)
+    figure.text(left, bottom - height - 18, "exposed (ms)", 16, MUTED, "start")
+    figure.text(left, bottom + 82, "3 ranks, 60 gradients of 0.5 MB, 1 ms for each in the backward pass, "
+                "β = 2 ms per MB (4 Gbit/s)", 15, MUTED, "start")
     figure.save(FOLDER / "capacity.svg")
 
 

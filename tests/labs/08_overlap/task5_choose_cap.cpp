@@ -122,16 +122,14 @@ std::string arguments_of(const Case& c, const Buckets& buckets) {
       fmt::join(c.sizes, ", "), fmt::join(c.ready_at, ", "), buckets, c.alpha, c.beta, c.ranks);
 }
 
-/// What the handout's section 2.6 says of layers of equal size that take equally long.
-double bound_of(const Case& c, const Buckets& buckets) {
+/// What the handout's section 2.6 says of buckets of equal size that take equally long.
+double as_if_equal(const Case& c, const Buckets& buckets) {
+  if (buckets.empty()) return 0;
   double all = 0;
-  double longest = 0;
-  for (const auto& bucket : buckets) {
-    all += c.seconds(bytes_of(c, bucket));
-    longest = std::max(longest, c.seconds(bytes_of(c, bucket)));
-  }
-  const double first = buckets.empty() ? 0 : ready_time(c, buckets[0], Way::Ready::kAll);
-  return std::max(0.0, all - std::ranges::max(c.ready_at)) + std::max(longest, first);
+  for (const auto& bucket : buckets) all += c.seconds(bytes_of(c, bucket));
+  const double first_ready = ready_time(c, buckets[0], Way::Ready::kAll);
+  return std::max(c.seconds(bytes_of(c, buckets.back())),
+                  all - std::ranges::max(c.ready_at) + first_ready);
 }
 
 Case draw(std::mt19937_64& random, int number) {
@@ -258,8 +256,8 @@ std::vector<Mistake> mistakes(const Case& c, const Buckets& buckets) {
        "all messages less the whole backward pass: the last bucket cannot start before the "
        "backward pass has ended"},
       {{all}, "all messages: those that travel during the backward pass are hidden"},
-      {{bound_of(c, buckets)},
-       "the bound of 2.6: less may be exposed, so go from bucket to bucket"}};
+      {{as_if_equal(c, buckets)},
+       "2.6's formula for equal buckets: these need not be equal, so go from bucket to bucket"}};
 }
 
 TEST(Task5, Exposed) {
