@@ -71,7 +71,7 @@ double train_step(Sharded& sharded, std::span<const lab::TokenBatch> microbatche
   // TODO(6): lab 02's step, in shards.
   //  1. How many targets do all ranks have?
   //  2. What is left from the step before, in which stage?
-  //  3. For every microbatch forward, loss, backward. By which number is the loss divided?
+  //  3. For every microbatch: forward, loss, backward. By which number is the loss divided?
   //  4. What is still missing in stage 1?
   //  5. Clip, update.
   lab::not_implemented("6", "labs/09_sharded/sharded.cpp");

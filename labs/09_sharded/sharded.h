@@ -7,7 +7,7 @@
 // (LlamaStage::part_count). Every part is cut into equal shards, one for each rank. All ranks call
 // these functions together, except for `padded`, `owned` and `pieces_of`, and take part in all of
 // their messages. No function keeps anything between calls except what is in Sharded, and none
-// makes a copy of a tensor unless its contract allows it.
+// makes a copy of a tensor unless its contract allows it. New tensors are on `model.device()`.
 #pragma once
 
 #include <cstdint>
@@ -94,8 +94,8 @@ void close_gradient(Sharded& sharded, size_t part);
 /// If the all_gather of `use.part` is not under way yet, makes a new tensor `values` for that part,
 /// posts the all_gather into it with all_gather_async, and keeps the Work in `gathering`. Then does
 /// the same for `use.next`, if there is one. Then waits for `use.part` only, whose `gathering` is
-/// empty afterwards. So at most one part is gathered ahead. Every part that is opened is closed
-/// before it is opened again. So the last part of a forward pass, with which the backward pass
+/// empty afterwards. So at most one part is gathered ahead. Since every part that is opened is
+/// closed before it is opened again, the last part of a forward pass, with which the backward pass
 /// begins, is gathered twice.
 void open_values(Sharded& sharded, const lab::LlamaStage::PartUse& use);
 /// Task 4 · ... and after it: the model releases the part, and `values` is undefined again.
@@ -105,7 +105,8 @@ void close_values(Sharded& sharded, size_t part);
 /// which is positive and may be infinite; you need not check that. The norm is that of the
 /// gradients of the whole model, of which each rank holds shards. Returns the norm before scaling,
 /// with a relative error of at most 1e-5 and the same bits on every rank. If it is not finite, the
-/// gradients may hold anything afterwards. One message of at most two numbers (lab::sum_over in
+/// gradients may hold anything afterwards. In stage 1 the rest of `gradient` holds numbers that are
+/// not summed: they neither count nor matter. One message of at most two numbers (lab::sum_over in
 /// common/comm/agreement.h sends one); if there is only one rank, it may be left out.
 double clip_gradients(Sharded& sharded, double max_norm);
 
@@ -119,7 +120,7 @@ using lab::LossFunction;
 /// are parts of the mean over all targets, and their sum over ranks and microbatches is the mean.
 /// The backward pass of a microbatch comes before the forward pass of the next one. The caller has
 /// called `attach`, so the passes call your functions of tasks 3 and 4. Stage 1 reduces each part's
-/// gradient once, after the last backward pass (even if there is none, for lack of microbatches),
+/// gradient once, after the last backward pass (or, without microbatches, at once),
 /// from the first part to the last. Then come clipping, if `max_norm` is positive (0: none), and
 /// the update. Gradients that are left over from the step before do not count, with or without
 /// microbatches: before the first pass train_step sets own_gradient to 0, and in stage 1 all of
