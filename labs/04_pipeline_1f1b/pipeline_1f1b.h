@@ -2,8 +2,8 @@
 // batch. This is the contract; you write pipeline_1f1b.cpp.
 //
 // Rank r of `pipeline` is stage r: it holds the weights of its own layers and nothing else. All
-// ranks call the functions, except `split`, in the same order, with batches of the same shape, and
-// with the same learning rates and limits. No function keeps anything from one call to the next:
+// ranks call all functions but `split` in the same order, with batches of the same shape, and with
+// the same learning rates and limits. No function keeps anything from one call to the next:
 // its results depend only on its arguments.
 #pragma once
 
@@ -31,7 +31,8 @@ namespace lab04 {
 ///     tokens.
 /// Returns the output of this stage. Its numbers are those that one process with the whole model
 /// computes there, even at padded positions. On the last stage it is the logits [B, T, V]; they are
-/// not sent. The stage keeps its activations for `backward`; stage.gradients() stays as it is.
+/// not sent. The stage keeps its activations for `backward`, the tensor given to stage.forward
+/// among them: do not use its memory again before. stage.gradients() stays as it is.
 lab::Tensor forward(lab::LlamaStage& stage, const lab::TokenBatch& batch,
                     lab::ProcessGroup& pipeline);
 
@@ -61,9 +62,9 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 /// Task 4 · Clipping by the norm of the whole model's gradient.
 ///
 /// The norm is the root of the sum of squares over the gradients of all stages, each weight counted
-/// once (only a single stage can have a tied head). If it exceeds `max_norm`, all gradients of all
-/// stages are multiplied by max_norm / norm. If not, not a bit of them changes.
-/// `max_norm`: the same on every rank; it may be infinite, which never scales. Unless it is
+/// once (a tied head occurs only if there is one stage). If it exceeds `max_norm`, all gradients of
+/// all stages are multiplied by max_norm / norm. If not, not a bit of them changes. `max_norm`: the
+/// same on every rank; it may be infinite, which never scales. Unless it is
 ///     positive (NaN is not), every rank throws lab::Error before it sends anything.
 /// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
 /// in float the square of 1e20 is infinite, and that of 1e-25 is 0. The ranks add up theirs with

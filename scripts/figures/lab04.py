@@ -69,7 +69,9 @@ def stages():
     x = left + 2 * pitch + w / 2
     fig.line(x - 40, top + h + 4, x - 40, top + h + 44, BLUE, 2.5, arrow=True)
     fig.line(x + 40, top + h + 44, x + 40, top + h + 6, ORANGE, 2.5, arrow=True)
-    fig.text(x, top + h + 66, "logits, targets: the loss", 17, INK, weight="bold")
+    fig.text(x - 48, top + h + 28, "logits", 15, BLUE, "end")
+    fig.text(x + 48, top + h + 28, "their gradient", 15, ORANGE, "start")
+    fig.text(x, top + h + 66, "the loss, with the targets", 17, INK, weight="bold")
     fig.text(490, 440, "Each message: B · T · C numbers of 4 bytes.", 16, MUTED)
     fig.save(FOLDER / "stages.svg")
 
@@ -80,26 +82,26 @@ def cut():
     x, w = 330, 320
     fig.rect(x, 60, w, 110, PALE_BLUE, BLUE, 2, 12)
     fig.text(x + w / 2, 96, "forward", 20, BLUE, weight="bold")
-    fig.text(x + w / 2, 126, "h′ = f(h; w)", 20, INK)
+    fig.text(x + w / 2, 126, "hᵣ₊₁ = f(hᵣ; w)", 20, INK)
     fig.text(x + w / 2, 154, "own layers, own weights", 15, MUTED)
     fig.rect(x, 250, w, 110, PALE_ORANGE, ORANGE, 2, 12)
     fig.text(x + w / 2, 286, "backward", 20, ORANGE, weight="bold")
-    fig.text(x + w / 2, 316, "dL/dh and dL/dw from dL/dh′", 18, INK)
+    fig.text(x + w / 2, 316, "dL/dhᵣ and dL/dw from dL/dhᵣ₊₁", 18, INK)
     fig.text(x + w / 2, 344, "dL/dw stays here", 15, MUTED)
     fig.line(x + w / 2, 170, x + w / 2, 250, GREEN, 3, arrow=True, dash="7 5")
-    fig.text(x + w / 2 + 14, 206, "kept: h and what the", 16, GREEN, "start")
+    fig.text(x + w / 2 + 14, 206, "kept: hᵣ and what the", 16, GREEN, "start")
     fig.text(x + w / 2 + 14, 228, "layers keep", 16, GREEN, "start")
     fig.line(120, 115, x - 4, 115, BLUE, 3, arrow=True)
-    fig.text(214, 82, "recv h", 19, BLUE, weight="bold")
+    fig.text(214, 82, "recv hᵣ", 19, BLUE, weight="bold")
     fig.text(214, 102, "from rank r − 1", 15, BLUE)
     fig.line(x + w + 4, 115, 860, 115, BLUE, 3, arrow=True)
-    fig.text(752, 82, "send h′", 19, BLUE, weight="bold")
+    fig.text(752, 82, "send hᵣ₊₁", 19, BLUE, weight="bold")
     fig.text(752, 102, "to rank r + 1", 15, BLUE)
     fig.line(860, 305, x + w + 4, 305, ORANGE, 3, arrow=True)
-    fig.text(762, 272, "recv dL/dh′", 19, ORANGE, weight="bold")
+    fig.text(762, 272, "recv dL/dhᵣ₊₁", 19, ORANGE, weight="bold")
     fig.text(762, 292, "from rank r + 1", 15, ORANGE)
     fig.line(x - 4, 305, 120, 305, ORANGE, 3, arrow=True)
-    fig.text(224, 272, "send dL/dh", 19, ORANGE, weight="bold")
+    fig.text(224, 272, "send dL/dhᵣ", 19, ORANGE, weight="bold")
     fig.text(224, 292, "to rank r − 1", 15, ORANGE)
     fig.text(490, 390, "Each of the four messages has the shape [B, T, C].", 15, MUTED)
     fig.save(FOLDER / "cut.svg")
@@ -134,7 +136,7 @@ def grid():
         fig.line(x, bottom, x, bottom + 6, MUTED, 1.5)
         fig.text(x, bottom + 24, f"{tick}", 14, MUTED)
     fig.line(left, bottom, left + 9 * unit, bottom, MUTED, 1.5)
-    fig.text(490, 44, "makespan 9; every stage works for 3 of it: bubble 67 %", 18, RED, weight="bold")
+    fig.text(490, 44, "a step takes 9, and every stage works for 3 of it: bubble 67 %", 18, RED, weight="bold")
     fig.text(490, 352, "Simulated: equal stages, a backward takes as long as two forwards, messages "
              "take no time.", 15, MUTED)
     fig.save(FOLDER / "grid.svg")
@@ -189,7 +191,7 @@ def memory():
     fig = Figure(980, 440, "Memory of one process, of a rank of lab 02 and of the three stages")
     whole = weights(LAYERS, True, True)
     columns = [("one process", "batch 3", whole, activation_bytes(LAYERS, True, B)),
-               ("lab 02, each rank", "batch 1", whole, activation_bytes(LAYERS, True, 1)),
+               ("a rank of lab 02", "batch 1", whole, activation_bytes(LAYERS, True, 1)),
                ("stage 0", "batch 3", weights(2, True, False), activation_bytes(2, False, B)),
                ("stage 1", "batch 3", weights(2, False, False), activation_bytes(2, False, B)),
                ("stage 2", "batch 3", weights(2, False, True), activation_bytes(2, True, B))]
@@ -201,8 +203,8 @@ def memory():
             mb = size / 1e6
             y -= mb * per_mb
             fig.rect(x, y, w, mb * per_mb, fill, edge, 1.5, 2)
-            if mb * per_mb > 15:
-                fig.text(x + w / 2, y + mb * per_mb / 2 + 5, f"{mb:.1f}", 14, edge)
+            size = min(14, mb * per_mb - 1)
+            fig.text(x + w / 2, y + mb * per_mb / 2 + size / 3, f"{mb:.1f}", size, edge)
         fig.text(x + w / 2, y - 9, f"{(16 * count + activations) / 1e6:.0f} MB", 18, INK,
                  weight="bold")
         fig.text(x + w / 2, base + 26, name, 16, INK, weight="bold")
@@ -292,9 +294,10 @@ def waits():
     edge(2, 1, 130, RED)
     fig.path([(left, 166), (left, 214), (left + 300, 214), (left + 300, 166)], RED, 2.5)
     fig.arrow_head(left + 300, 190, left + 300, 164, RED)
-    fig.text(left - 60, 268, "Nobody computes, so nobody will ever send.", 16, INK, "start")
-    fig.text(left - 60, 294, "Two microbatches in flight can do it too:", 16, INK, "start")
-    fig.text(left - 60, 318, "one rank sends on, the next one sends back.", 16, INK, "start")
+    fig.text(left - 60, 244, "two neighbours send at once: a circle of two", 17, RED, "start", "bold")
+    nodes(300, [("send to 1", *stuck), ("send to 0", *stuck)])
+    edge(0, 1, 288, RED)
+    edge(1, 0, 312, RED)
     fig.text(490, 362, "An arrow from a rank to the one that it waits for.", 15, MUTED)
     fig.save(FOLDER / "waits.svg")
 
