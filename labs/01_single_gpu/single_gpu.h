@@ -16,24 +16,26 @@ namespace lab01 {
 
 /// Task 1a · Cross-entropy of one prediction, numerically stable.
 ///
-/// `logits`: the V scores of one position; on return they hold the gradient of the scaled loss,
+/// `logits`: the V scores of one position, all finite; on return they hold the gradient of the
+/// scaled loss,
 ///     scale * (softmax(logits) - onehot(target)).
 /// `target`: the token that actually came next, 0 <= target < V.
 /// `scale`: factor of the gradient only.
 /// Returns -log softmax(logits)[target], not scaled. For every finite input, including scores of
-/// +-10,000, it is finite and accurate to 1e-5 (relative; absolute for losses below 1), even where
-/// thousands of small exponentials are added to a large one. The gradient is accurate to
-/// scale * (1e-5 * (softmax + onehot) + 1e-7); `scale` is not negative.
+/// +-10,000, it is finite, with an error of at most 1e-5 * max(1, loss), even where thousands of
+/// small exponentials are added to a large one. The gradient is accurate to
+/// scale * (1e-5 * (softmax + onehot) + 1e-7); `scale` is not negative, and may be 0.
 /// Called by several threads at once, each with a different row: touch nothing but the span.
 double cross_entropy(std::span<float> logits, int32_t target, float scale);
 
 /// Task 1b · The causal language-model loss of one microbatch.
 ///
-/// `logits` [B, T, V]: position t of row b holds the scores for token t+1 of that row; on return
+/// `logits` [B, T, V], contiguous: position t of row b holds the scores for token t+1 of that row;
+/// on return
 ///     they hold the gradient of the returned value. Positions that predict nothing (the last of
 ///     each row, and those whose next token is lab::kPadding) get a gradient of zero, whatever
 ///     their scores are.
-/// `batch` [B, T]: the tokens that went in.
+/// `batch` [B, T]: the tokens that went in; B and T are at least 1.
 /// `total_targets`: what the sum is divided by. In a training step: the number of targets of the
 ///     whole step, over all its microbatches; 0 if it has none. Any positive number may be
 ///     passed, even one smaller than this microbatch's number of targets.
@@ -47,6 +49,7 @@ double causal_lm_loss(const lab::Tensor& logits, const lab::TokenBatch& batch,
 
 /// Task 2 · The Adam update (Kingma and Ba, 2015, algorithm 1).
 ///
+/// `config`: its epsilon is positive.
 /// `step`: number of this update, counted from 1.
 /// All spans have equal length. `parameters` and both moments are updated in place. Called on
 /// blocks of the weights by several threads at once: touch nothing but the spans.
@@ -76,8 +79,9 @@ using lab::LossFunction;
 ///     lab::clip_gradients. If it is 0, do not clip. It is never negative.
 /// model.gradients() still holds the gradient, as the optimizer got it, when the step returns.
 /// Returns the loss of this step: the mean cross-entropy over all targets, in nats, before the
-/// update. A step without any target is an update like any other, with gradients of 0 and loss 0
-/// (you may then pass `loss` a total of 1 instead of 0).
+/// update, which is the sum of what `loss` has returned. A step without any target is an update
+/// like any other, with gradients of 0 and loss 0 (you may then pass `loss` a total of 1 instead of
+/// 0).
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm);

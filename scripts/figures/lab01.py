@@ -19,7 +19,7 @@ def cutpoints():
     fig = Figure(980, 420, "The seven cutpoints of a training loop")
     fig.rect(20, 20, 940, 260, PALE_ORANGE, ORANGE, 3, 18)
     fig.text(44, 54, "3 · loop", 22, ORANGE, "start", "bold")
-    fig.text(148, 54, "train_step: one optimizer step over all microbatches", 17, ORANGE, "start")
+    fig.text(148, 54, "each pass reads a batch and calls train_step", 17, ORANGE, "start")
     fig.text(940, 54, "labs 01, 04, 05", 14, MUTED, "end")
 
     def box(x, y, w, name, detail, labs, mine):
@@ -39,12 +39,14 @@ def cutpoints():
     fig.line(194, middle, 234, middle, arrow=True)
     fig.line(384, middle, 424, middle, arrow=True)
     fig.line(424, middle + 36, 384, middle + 36, arrow=True)
-    fig.line(574, middle, 614, middle, arrow=True)
+    fig.path([(345, 192), (345, 218), (712, 218), (712, 200)], INK, 2)
+    fig.arrow_head(712, 212, 712, 194)
+    fig.text(528, 211, "gradients of the weights", 15, MUTED)
     fig.line(810, middle, 850, middle, arrow=True)
 
-    fig.path([(895, 192), (895, 240), (309, 240), (309, 200)], INK, 2)
-    fig.arrow_head(309, 230, 309, 194)
-    fig.text(602, 262, "new weights, next step", 15, MUTED)
+    fig.path([(895, 192), (895, 248), (273, 248), (273, 200)], INK, 2)
+    fig.arrow_head(273, 230, 273, 194)
+    fig.text(602, 268, "new weights, next step", 15, MUTED)
 
     box(234, 304, 150, "6 · metrics", "loss, tokens/s", "lab 02", False)
     box(614, 304, 196, "7 · checkpoint", "weights, m, v, position", "lab 06", False)
@@ -60,14 +62,15 @@ def shift():
     fig = Figure(980, 330, "Position t predicts token t+1; the last position and padding count for nothing")
     tokens = ["<s>", "Tom", "ran", "home", "padding", "padding"]
     left, pitch, w = 170, 132, 112
-    fig.text(20, 96, "logits [T, V]", 17, INK, "start", "bold")
+    fig.text(20, 84, "gradient of", 17, INK, "start", "bold")
+    fig.text(20, 106, "the logits [T, V]", 17, INK, "start", "bold")
     fig.text(20, 266, "tokens [T]", 17, INK, "start", "bold")
     for t, token in enumerate(tokens):
         x = left + t * pitch
         counts = t < 3
         fig.text(x + w / 2, 44, f"t = {t}", 15, MUTED)
         fig.rect(x, 62, w, 54, PALE_ORANGE if counts else PALE_GREY, ORANGE if counts else FAINT)
-        fig.text(x + w / 2, 95, "p − y" if counts else "0", 18, ORANGE if counts else MUTED,
+        fig.text(x + w / 2, 95, "p − o" if counts else "0", 18, ORANGE if counts else MUTED,
                  weight="bold")
         real = token != "padding"
         fig.rect(x, 232, w, 54, PALE_BLUE if real else PALE_GREY, BLUE if real else FAINT)
@@ -78,16 +81,16 @@ def shift():
             fig.line(x + w / 2, 116, x + pitch + w / 2 - 6, 230, FAINT, 2, dash="5 5")
     fig.text(left + 5 * pitch + 64, 150, "no target:", 16, MUTED)
     fig.text(left + 5 * pitch + 64, 172, "gradient 0", 16, MUTED)
-    fig.text(490, 316, "3 targets: “Tom” given <s>, “ran” given <s> Tom, “home” given <s> Tom ran",
+    fig.text(490, 316, "3 targets: “Tom” given <s> (a story begins), “ran” given <s> Tom, “home” given <s> Tom ran",
              16, MUTED)
     fig.save(FOLDER / "shift.svg")
 
 
 def mean_of_means():
     """Microbatches with 3 and 1 targets."""
-    fig = Figure(980, 330, "Mean over targets against mean of means")
-    groups = [("A: 3 targets", [2, 3, 4], BLUE, PALE_BLUE),
-              ("B: 1 target", [7], GREEN, PALE_GREEN)]
+    fig = Figure(980, 310, "Mean over targets against mean of means")
+    groups = [("k = 1: 3 targets", [2, 3, 4], BLUE, PALE_BLUE),
+              ("k = 2: 1 target", [7], GREEN, PALE_GREEN)]
     base, scale, x = 250, 24, 60
     for name, losses, edge, fill in groups:
         first = x
@@ -98,7 +101,7 @@ def mean_of_means():
         fig.text((first + x - 14) / 2, base + 28, name, 16, edge)
         x += 80 if len(losses) > 1 else 0
     fig.line(40, base, 450, base, MUTED, 1.5)
-    fig.text(40, 40, "loss of each target, microbatches A and B", 17, INK, "start", "bold")
+    fig.text(40, 40, "loss of each target, in two microbatches", 17, INK, "start", "bold")
 
     rows = [("right", "(2 + 3 + 4 + 7) / 4", "= 4", GREEN),
             ("mean of means", "((2 + 3 + 4)/3 + 7/1) / 2", "= 5", RED),
@@ -107,10 +110,11 @@ def mean_of_means():
         y = 84 + i * 82
         fig.text(510, y, name, 18, color, "start", "bold")
         fig.text(510, y + 30, formula, 20, INK, "start")
+        if name == "mean of means":
+            fig.text(670, y, "one target weighs as much as three", 15, MUTED, "start")
         fig.text(950, y + 30, value, 26, color, "end", "bold")
         if i < 2:
             fig.line(510, y + 50, 950, y + 50, FAINT, 1)
-    fig.text(245, 310, "B's only target weighs as much as A's three", 16, MUTED, style="italic")
     fig.save(FOLDER / "mean_of_means.svg")
 
 
@@ -126,7 +130,7 @@ def gradient_noise():
     mean = sum(examples) / len(examples)
     spread = math.sqrt(sum((g - mean) ** 2 for g in examples) / len(examples))
 
-    def measured(batch, trials=4000):
+    def measured(batch, trials=40000):
         total = 0.0
         for _ in range(trials):
             estimate = sum(random.choices(examples, k=batch)) / batch
@@ -141,8 +145,8 @@ def gradient_noise():
     axes.curve([(b, spread / math.sqrt(b)) for b in sizes], BLUE)
     axes.dots([(b, measured(b)) for b in sizes])
     fig.text(560, 130, "line: σ/√B", 18, BLUE, "start", "bold")
-    fig.text(560, 158, "dots: 4,000 random batches of each size,", 16, ORANGE, "start")
-    fig.text(560, 180, "least squares in one dimension", 16, ORANGE, "start")
+    fig.text(560, 176, "dots: 40,000 random batches of each size,", 16, ORANGE, "start")
+    fig.text(560, 198, "least squares in one dimension", 16, ORANGE, "start")
     fig.save(FOLDER / "gradient_noise.svg")
 
 
