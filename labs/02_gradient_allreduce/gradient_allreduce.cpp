@@ -31,7 +31,7 @@ void average_gradients(std::span<const lab::Tensor> gradients, int64_t targets,
   //  1. How many targets do all ranks have together? No rank knows; they have to find out.
   //  2. With which factor does this rank's mean enter the mean of all? What if there is no target?
   //  3. Flatten: copy the tensors one after the other into one, unless there is only one.
-  //  4. Scale, then add up over all ranks.
+  //  4. Scale by this rank's factor, and add up over all ranks.
   //  5. Unflatten: copy the numbers back to where they came from.
   lab::not_implemented("3", "labs/02_gradient_allreduce/gradient_allreduce.cpp");
 }

@@ -20,7 +20,7 @@ def data_parallel():
     fig = Figure(980, 400, "A data-parallel step: the gradients meet")
     columns = [("shard", "own sequences", "1"), ("forward", "own activations", "2"),
                ("loss", "own targets", "5"), ("backward", "own gradients", "2"),
-               ("all-reduce", "", "4"), ("Adam", "own m, v", "3"), ("weights", "the same", "")]
+               ("all-reduce", "", "4"), ("clip, Adam", "own m, v", ""), ("weights", "the same", "")]
     left, pitch, w, h, top = 104, 125, 104, 70, 62
     fig.text(20, 36, "cutpoint", 15, MUTED, "start")
     for i, (_, _, cutpoint) in enumerate(columns):
@@ -37,7 +37,7 @@ def data_parallel():
                 continue
             same = name == "weights"
             fig.rect(x, y, w, h, PALE_GREY if same else fill, INK if same else edge)
-            fig.text(x + w / 2, y + 31, name, 17, INK if same else edge, weight="bold")
+            fig.text(x + w / 2, y + 31, name, 15, INK if same else edge, weight="bold")
             fig.text(x + w / 2, y + 54, detail, 12, MUTED)
     x = left + 4 * pitch
     fig.rect(x, top - 8, w, 2 * 104 + h + 16, PAPER, RED, 3)
@@ -46,8 +46,8 @@ def data_parallel():
     fig.text(x + w / 2, top + 158, "all targets", 15)
     fig.text(x + w / 2, top + 190, "the same bits", 13, MUTED)
     fig.text(x + w / 2, top + 208, "on every rank", 13, MUTED)
-    fig.text(490, 382, "Same weights before, same gradient, same update: same weights after. "
-             "Only the number of targets is sent as well.", 16, MUTED)
+    fig.text(490, 382, "Same weights, gradient and update: same weights after. Besides gradients, only "
+             "the number of targets travels.", 16, MUTED)
     fig.save(FOLDER / "data_parallel.svg")
 
 
@@ -92,15 +92,63 @@ def ring():
                          weight="bold" if full else "normal")
                 if new:
                     fig.line(x + w / 2, y - 30, x + w / 2, y - 3, ORANGE, 2.5, arrow=True)
+                    if rank == 0:
+                        fig.text(x + w / 2 + 6, y - 16, "from 2", 12, ORANGE, "start")
     bottom = top + 3 * row
     for first, words, color in [(1, "reduce-scatter: receive and add", BLUE),
                                 (3, "all-gather: receive and keep", GREEN)]:
         x = left + first * pitch
         fig.line(x, bottom - 16, x + pitch + 3 * w, bottom - 16, color, 3)
         fig.text(x + (pitch + 3 * w) / 2, bottom + 8, words, 16, color, weight="bold")
-    fig.text(490, 372, "A, B, C: thirds of the gradient. Numbers: whose part is in it; Σ: all. "
+    fig.text(490, 372, "A, B, C: thirds of the gradient. Numbers: the ranks whose gradients are in it; Σ: all. "
              "Orange: just received.", 15, MUTED)
     fig.save(FOLDER / "ring.svg")
+
+
+def flatten():
+    """Tensors of two ranks, copied into one vector, added up and copied back."""
+    fig = Figure(980, 330, "Flatten, reduce, copy back: two ranks with three tensors")
+    shapes = [("[2, 2]", 2, 2), ("[3]", 1, 3), ("[1]", 1, 1)]
+    colors = [(PALE_BLUE, BLUE), (PALE_GREEN, GREEN), (PALE_ORANGE, ORANGE)]
+    cell = 24
+
+    def tensors(x, y):
+        for (name, rows, columns), (fill, edge) in zip(shapes, colors):
+            for row in range(rows):
+                for column in range(columns):
+                    fig.rect(x + column * cell, y + row * cell, cell - 2, cell - 2, fill, edge, 1.5, 2)
+            fig.text(x + columns * cell / 2, y - 8, name, 13, edge)
+            x += columns * cell + 16
+
+    def flat(x, y, offsets):
+        at = x
+        for (_, rows, columns), (fill, edge) in zip(shapes, colors):
+            if offsets:
+                fig.text(at, y - 8, f"{round((at - x) / cell)}", 13, edge, "start")
+            for _ in range(rows * columns):
+                fig.rect(at, y, cell - 2, cell - 2, fill, edge, 1.5, 2)
+                at += cell
+        return at
+
+    for rank in range(2):
+        y = 92 + rank * 118
+        fig.text(20, y + 22, f"rank {rank}", 18, INK, "start", "bold")
+        tensors(100, y)
+        fig.line(284, y + 16, 330, y + 16, INK, 2, arrow=True)
+        end = flat(340, y + 6, offsets=True)
+        fig.line(end + 4, y + 16, end + 34, y + 16, INK, 2, arrow=True)
+        fig.line(612, y + 16, 642, y + 16, INK, 2, arrow=True)
+        flat(648, y + 6, offsets=False)
+        fig.line(700, y + 38, 700, y + 62, INK, 2, arrow=True)
+        fig.text(712, y + 56, "copied back into its tensors", 14, MUTED, "start")
+    fig.rect(572, 70, 40, 190, PAPER, RED, 3)
+    fig.add(f'<text x="592" y="165" font-size="16" fill="{RED}" font-weight="bold" text-anchor="middle" '
+            f'transform="rotate(-90 592 165)">all-reduce</text>')
+    fig.text(180, 40, "gradients", 17, INK, weight="bold")
+    fig.text(436, 40, "one vector, scaled", 17, INK, weight="bold")
+    fig.text(744, 40, "the sum", 17, INK, weight="bold")
+    fig.text(490, 314, "Small numbers: where each tensor begins in the vector.", 15, MUTED)
+    fig.save(FOLDER / "flatten.svg")
 
 
 def shards():
@@ -125,8 +173,8 @@ def shards():
             fig.line(x + 6, y + 58, x + ranks * w - 6, y + 58, MUTED, 1.5)
             fig.text(x + ranks * w / 2, y + 78, f"step {step + 1}", 14, MUTED)
         fig.text(left + 10 * w, y + 78, "left out", 14, MUTED)
-    fig.text(490, 330, "11 sequences, 3 ranks: 3 each. The 2 that are left out are others in every "
-             "epoch.", 16, MUTED)
+    fig.text(490, 330, "11 sequences, 3 ranks, batch 1: 3 sequences each. Each epoch leaves out 2, "
+             "and others than before.", 16, MUTED)
     fig.save(FOLDER / "shards.svg")
 
 
@@ -150,11 +198,11 @@ def skip():
         fig.text(left + count * w + 16, y + 25, f"{steps} steps", 16, MUTED, "start")
     y = top + 3 * 54 + 12
     fig.text(20, y + 22, "read by", 16, INK, "start", "bold")
-    for first, last, words, color in [(0, 3, "1 rank", GREEN), (3, 6, "2 ranks", ORANGE),
+    for first, last, words, color in [(0, 3, "1 rank", MUTED), (3, 6, "2 ranks", INK),
                                       (6, 12, "all 3 ranks", RED)]:
         fig.line(left + first * w + 4, y, left + last * w - 4, y, color, 4)
         fig.text(left + (first + last) * w / 2, y + 24, words, 16, color, weight="bold")
-    fig.text(490, 312, "From step 4 on, rank 0 reads what rank 1 has read three steps before. After "
+    fig.text(490, 312, "From step 4 on, rank 0 reads what rank 1 has read three steps earlier. After "
              "step 6 rank 2 is done, and the others wait.", 15, MUTED)
     fig.save(FOLDER / "skip.svg")
 
@@ -205,7 +253,7 @@ def master_and_ring():
 
     rows = [("rank 0", "sends 3S, receives 3S", "each rank", "sends 1.5 S, receives 1.5 S"),
             ("a worker", "sends S, receives S", "", ""),
-            ("all together", "6S sent", "all together", "6S sent")]
+            ("in total", "6S sent", "in total", "6S sent")]
     for i, (name, cost, ring_name, ring_cost) in enumerate(rows):
         y = 338 + i * 28
         hot = i == 0
@@ -213,7 +261,7 @@ def master_and_ring():
         fig.text(190, y, cost, 17, RED if hot else INK, "start", "bold" if hot else "normal")
         fig.text(550, y, ring_name, 16, MUTED, "start")
         fig.text(680, y, ring_cost, 17, GREEN if hot else INK, "start", "bold" if hot else "normal")
-    fig.text(490, 428, "S: the size of the gradient. The same work in all; the ring spreads it "
+    fig.text(490, 428, "S: the size of the gradient. The same total; the ring spreads it "
              "evenly.", 15, MUTED, style="italic")
     fig.save(FOLDER / "master_and_ring.svg")
 
@@ -230,11 +278,11 @@ def busiest_link():
         for n in sizes:
             fig.dot(*axes.at(n, cost(n)), color)
     fig.text(500, 140, "master and workers: 2(n − 1)", 19, RED, "end", "bold")
-    fig.text(640, 284, "ring: 2(n − 1)/n, never more than 2", 19, GREEN, "middle", "bold")
+    fig.text(640, 284, "ring: 2(n − 1)/n, always below 2", 19, GREEN, "middle", "bold")
     fig.save(FOLDER / "busiest_link.svg")
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for draw in (data_parallel, ring, shards, skip, master_and_ring, busiest_link):
+    for draw in (data_parallel, flatten, ring, shards, skip, master_and_ring, busiest_link):
         draw()

@@ -23,10 +23,10 @@ struct ValidatingRanks {
   std::function<Tensor(const TokenBatch& batch)> forward = {};
 };
 
-/// Mean loss per token over `plan.validation_batches` microbatches, spread evenly over the
-/// validation split: the same ones at every call. Nothing if the split is shorter than one
-/// sequence. Changes neither weights nor gradients. All of `ranks` call it, and all get the mean
-/// over all microbatches.
+/// Mean loss per token over `plan.validation_batches` microbatches, of sequences that are spread
+/// evenly over the validation split: the same ones at every call. Nothing if the split is shorter
+/// than one sequence. Changes neither weights nor gradients. All of `ranks` call it, and all get
+/// the mean over all microbatches.
 std::optional<double> validation_loss(LlamaStage& stage, const TokenDataset& data,
                                       const RunPlan& plan, const LossFunction& loss,
                                       const ValidatingRanks& ranks = {});
