@@ -31,10 +31,11 @@ struct Place {
 /// Task 1 · The place of a rank of the world.
 ///
 /// The ranks of a pipeline are adjacent: with pp = 3, ranks 0, 1, 2 are stages 0, 1, 2 of
-/// pipeline 0, ranks 3, 4, 5 those of pipeline 1, and so on.
+/// pipeline 0, ranks 3, 4, 5 those of pipeline 1, and so on. `rank` is at least 0, `pp` at least 1.
 Place place_of(int rank, int pp);
 
-/// A rank's two groups.
+/// A rank's two groups. A ProcessGroup can be moved but neither made without arguments nor
+/// assigned: return a Mesh in braces, whose parts are made in the order in which they are written.
 struct Mesh {
   Place place;
   /// The stages of this rank's pipeline; group rank s is stage s. Activations and their gradients
@@ -63,15 +64,15 @@ Mesh make_mesh(lab::ProcessGroup& world, int dp, int pp);
 /// keep the epoch's order, and leave out only the last order.size() % dp sequences. All stages of a
 /// pipeline read the same sequences: the first stage needs the tokens, the last one the targets.
 /// One way is that pipeline d reads positions d, d+dp, d+2dp, ...; any other that obeys the rules
-/// is right, too.
+/// is right, too. With fewer sequences than pipelines all shards are empty.
 std::vector<int64_t> shard(std::span<const int64_t> order, const Place& place, int dp);
 
 /// Task 4 · How many targets a step has, in all pipelines together.
 ///
 /// `microbatches`: this pipeline's. The number of targets may differ from pipeline to pipeline.
-/// Only the last stage of a pipeline may rely on its targets, and only there does the result
-/// matter, because losses are computed there. Other stages may return anything, e.g. 0. Their
-/// microbatches may have no tokens, and target_count would throw.
+/// Only the last stage of a pipeline (the one with the head) may rely on its targets, and only
+/// there does the result matter, because losses are computed there. Other stages may return
+/// anything, e.g. 0. Their microbatches may have no tokens, and target_count would throw.
 /// lab::sum_over (common/comm/agreement.h) adds up a number over a group. A rank takes part in one
 /// such sum at most; the ranks of other stages need not take part in any.
 int64_t total_targets(const lab::LlamaStage& stage, std::span<const lab::TokenBatch> microbatches,
@@ -88,18 +89,18 @@ using lab::LossFunction;
 ///     else happens, if they are not whole waves or there are none. As in lab 05 the first stage
 ///     reads their tokens, the last one their targets. The others read neither.
 /// `loss`: as in lab 05; called on last stages only, also for microbatches without targets. It
-///     divides by the number it is given: all targets of the step (or 1, if there are none; then
-///     gradients and losses are 0).
+///     divides by the number it is given, which is all targets of the step, as total_targets
+///     returns it. Without any target it may be 0 or 1; gradients and losses are then 0.
 ///
 /// On return stage.gradients() holds, on every rank, its stage's gradients, summed over the
 /// microbatches of all pipelines; the same on all replicas of the stage, bit for bit. Gradients
 /// left over from an earlier step do not matter.
-/// Messages: those of the schedule once per wave, those of total_targets, and a single all_reduce
-/// of stage.gradients() among the replicas of the stage. A rank calls it right after the last
-/// backward of its own stage, without waiting for other stages. (With a single pipeline there is
-/// nothing to add, and you may leave the all_reduce out.)
-/// Returns, on a last stage, this pipeline's part of the mean loss: the sum of the cross-entropies
-/// of its microbatches, divided by all targets of the step. Elsewhere 0.
+/// Messages: those of the schedule once per wave, those of total_targets once per step, and a
+/// single all_reduce of stage.gradients() among the replicas of the stage. A rank calls it right
+/// after the last backward of its own stage, without waiting for other stages. (With a single
+/// pipeline there is nothing to add, and you may leave the all_reduce out.) Returns, on a last
+/// stage, this pipeline's part of the mean loss: the sum of the cross-entropies of its
+/// microbatches, divided by all targets of the step. Elsewhere 0.
 double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
                          std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                          Mesh& mesh);
@@ -110,10 +111,11 @@ double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
 /// the whole model and takes one step over the microbatches of all pipelines.
 /// `max_gradient_norm`: if it is positive (it may be infinite), all ranks call
 ///     lab04::clip_gradients(stage, max_gradient_norm, group) once, with the group whose ranks hold
-///     the whole model exactly once. If it is 0, do not clip, and send nothing for it.
-/// There are no messages but those of the first two. A step without any target is an update like
-/// any other. What stage.gradients() holds afterwards does not matter. Returns what
-/// compute_gradients returns.
+///     the whole model exactly once. If it is 0, do not clip, and send nothing for it. It is never
+///     negative.
+/// There are no messages but those of compute_gradients and of clipping. A step without any target
+/// is an update like any other. What stage.gradients() holds afterwards does not matter. Returns
+/// what compute_gradients returns.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                   float learning_rate, double max_gradient_norm, Mesh& mesh);

@@ -51,19 +51,23 @@ def hybrid():
         fig.text(20, y + 74, ", ".join(str(d + DP * k) for k in range(3)) + ", …", 14, MUTED,
                  "start")
         fig.line(130, y + h / 2, left - 2, y + h / 2, edge, 2, arrow=True)
+        fig.text(168, y + h / 2 - 8, "tokens", 13, edge)
         for s in range(PP):
             x = left + s * pitch
             fig.rect(x, y, w, h, fill, edge)
             fig.text(x + w / 2, y + 42, f"rank {d * PP + s}", 21, edge, weight="bold")
             fig.text(x + w / 2, y + 68, f"pipeline {d}, stage {s}", 14, MUTED)
             if s + 1 < PP:
-                fig.line(x + w + 2, y + 34, x + pitch - 2, y + 34, BLUE, 2.5, arrow=True)
-                fig.line(x + pitch - 2, y + 62, x + w + 2, y + 62, GREEN, 2.5, arrow=True)
-                fig.text(x + (w + pitch) / 2, y + 22, "activation", 13, BLUE)
-                fig.text(x + (w + pitch) / 2, y + 84, "gradient", 13, GREEN)
-        fig.line(left + 2 * pitch + w, y + h / 2, left + 2 * pitch + w + 42, y + h / 2, edge, 2,
-                 arrow=True)
-        fig.text(left + 2 * pitch + w + 48, y + h / 2 + 6, "loss", 16, edge, "start", "bold")
+                fig.line(x + w + 2, y + 34, x + pitch - 2, y + 34, INK, 2.5, arrow=True)
+                fig.line(x + pitch - 2, y + 62, x + w + 2, y + 62, ORANGE, 2.5, arrow=True)
+                fig.text(x + (w + pitch) / 2, y + 22, "activation", 13, INK)
+                fig.text(x + (w + pitch) / 2, y + 84, "gradient", 13, ORANGE)
+        x = left + 2 * pitch + w
+        fig.line(x + 60, y + 34, x + 2, y + 34, edge, 2, arrow=True)
+        fig.text(x + 66, y + 39, "targets", 14, edge, "start")
+        fig.line(x, y + 66, x + 60, y + 66, edge, 2, arrow=True)
+        fig.text(x + 66, y + 64, "a part of", 14, edge, "start")
+        fig.text(x + 66, y + 81, "the loss", 14, edge, "start")
     middle = top + h + (row - h) / 2
     for s in range(PP):
         x = left + s * pitch
@@ -114,13 +118,14 @@ def groups():
                 fig.add(f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{fill}" '
                         f'stroke="{stroke}" stroke-width="2.5"/>')
                 fig.text(x, y + 7, f"{rank}", 20, stroke, weight="bold")
+                fig.text(x + 28, y + 34, f"key {calls(rank, swapped)[call][1]}", 11, MUTED)
             for color in range(PP):
                 group = members(call, color, swapped)
                 if not group:
                     continue
                 words = " ".join(map(str, group))
-                fig.text(panel_x[call] + 2 * pitch + 46, y0 + 8 + color * 34, f"{color}: {words}",
-                         16, COLORS[color][1], "start", "bold")
+                fig.text(panel_x[call] + 2 * pitch + 46, y0 + 8 + color * 34,
+                         f"color {color}: {words}", 14, COLORS[color][1], "start", "bold")
     fig.line(20, 224, 960, 224, FAINT, 1.5)
     fig.text(490, 418, "Fill: the color that the rank passes. Next to it: the members of each group, "
              "in the order of their keys.", 15, MUTED)
@@ -150,7 +155,7 @@ def timeline():
             start, length = starts[s]
             fig.rect(left + start * unit + 1, y, length * unit - 2, h, PALE_RED, RED, 2, 4)
             fig.text(left + (start + length / 2) * unit, y + 25,
-                     "all-reduce", 14, RED, weight="bold")
+                     "all-reduce" if length > 2 else "sum", 14, RED, weight="bold")
         x = left + last * unit
         fig.line(x, top - 6, x, top + PP * row - 4, color, 2.5)
 
@@ -160,17 +165,16 @@ def timeline():
         staggered[s] = (free, reduce_time)
         free += reduce_time
     panel(70, "each stage after its own last backward", staggered, GREEN)
-    # All at once on one cable: each gets a third of it.
     panel(292, "all stages after everybody's last backward",
-          [(max(ends), PP * reduce_time)] * PP, RED)
+          [(max(ends) + (PP - 1 - s) * reduce_time, reduce_time) for s in range(PP)], RED)
     for top in (70, 292):
         for t in range(0, 22, 3):
             x, y = left + t * unit, top + PP * row + 14
             fig.text(x, y, f"{t}", 13, MUTED)
     fig.text(490, 506, "f = 1, b = 2, three microbatches, 1F1B; the other pipeline does the same "
              "at the same time.", 15, MUTED)
-    fig.text(490, 530, "The all-reduces share one cable, on which one alone takes 2, and three at "
-             "once take 6.", 15, MUTED)
+    fig.text(490, 530, "sum: the all-reduce. All of them share one cable, which carries one at a time; "
+             "each takes 2.", 15, MUTED)
     fig.text(490, 554, "Above, those of stages 2 and 1 run while earlier stages still compute; "
              "only stage 0's is left over.", 15, MUTED)
     fig.save(FOLDER / "timeline.svg")
@@ -199,12 +203,58 @@ def traffic():
             fig.text(x - 10, y - 10, words, 16, color, "end", "bold")
         crossing = gradient_bytes(stage) / activation_bytes(stage, 1)
         fig.dot(*axes.at(crossing, gradient_bytes(stage) / 1e6), INK)
+    fig.text(490, 412, "Dots: where a stage sends equally much of both.", 15, MUTED)
     fig.text(490, 434, "dp = 2, pp = 3, the default model. Gradients do not grow with the batch, "
              "activations do not grow with the layers.", 15, MUTED)
     fig.save(FOLDER / "traffic.svg")
 
 
+def placements():
+    """A machine per stage and a machine per pipeline, and what crosses the cables."""
+    fig = Figure(980, 330, "Two placements of six ranks on machines")
+    w, h = 92, 44
+    fig.text(245, 32, "a machine per stage", 18, INK, weight="bold")
+    fig.text(735, 32, "a machine per pipeline", 18, INK, weight="bold")
+    for s in range(PP):
+        x = 60 + s * 140
+        fig.rect(x - 10, 56, w + 20, 200, PALE_GREY, MUTED, 1.5, 10)
+        fig.text(x + w / 2, 78, f"machine {s}", 14, MUTED)
+        for d in range(DP):
+            y = 96 + d * 92
+            fig.rect(x, y, w, h, *COLORS[d], 2)
+            fig.text(x + w / 2, y + 28, f"rank {d * PP + s}", 17, COLORS[d][1], weight="bold")
+        fig.line(x + w / 2, 166, x + w / 2, 142, RED, 1.5, arrow=True)
+        fig.line(x + w / 2, 162, x + w / 2, 186, RED, 1.5, arrow=True)
+    for s in range(PP - 1):
+        x = 60 + s * 140
+        for d in range(DP):
+            y = 96 + d * 92
+            fig.line(x + w + 2, y + 14, x + 138, y + 14, INK, 3, arrow=True)
+            fig.line(x + 138, y + 30, x + w + 2, y + 30, ORANGE, 3, arrow=True)
+    for d in range(DP):
+        y = 70 + d * 104
+        fig.rect(552, y - 14, 366, 78, PALE_GREY, MUTED, 1.5, 10)
+        fig.text(542, y + 30, f"machine {d}", 14, MUTED, "end")
+        for s in range(PP):
+            x = 570 + s * 118
+            fig.rect(x, y + 10, w, h, *COLORS[d], 2)
+            fig.text(x + w / 2, y + 38, f"rank {d * PP + s}", 17, COLORS[d][1], weight="bold")
+            if s + 1 < PP:
+                fig.line(x + w + 2, y + 24, x + 116, y + 24, INK, 1.5, arrow=True)
+                fig.line(x + 116, y + 40, x + w + 2, y + 40, ORANGE, 1.5, arrow=True)
+    for s in range(PP):
+        x = 570 + s * 118 + w / 2
+        fig.line(x, 140, x, 128, RED, 3, arrow=True)
+        fig.line(x, 160, x, 182, RED, 3, arrow=True)
+        fig.line(x, 138, x, 162, RED, 3)
+    fig.text(245, 288, "activations and their gradients cross the cables,", 15, INK)
+    fig.text(245, 308, "for every microbatch", 15, INK)
+    fig.text(735, 288, "gradients of weights cross the cable,", 15, RED)
+    fig.text(735, 308, "once a step", 15, RED)
+    fig.save(FOLDER / "placements.svg")
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for draw in (hybrid, groups, timeline, traffic):
+    for draw in (hybrid, groups, timeline, traffic, placements):
         draw()
