@@ -22,8 +22,7 @@ lab::Schedule gpipe(int stages, int microbatches) {
 
 lab::Schedule one_f_one_b(int stages, int microbatches) {
   // TODO(2): warm-up, steady state, cool-down.
-  //  1. How many forwards does stage r do before its first backward? What if there are fewer
-  //     microbatches than that?
+  //  1. How long is the warm-up of stage r? What if there are fewer microbatches than that?
   //  2. How many pairs of one forward and one backward follow?
   //  3. What is left?
   lab::not_implemented("2", "labs/05_microbatches/microbatches.cpp");

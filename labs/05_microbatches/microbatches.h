@@ -60,10 +60,11 @@ using lab::LossFunction;
 /// Works for every stage of a program (messages included) that lab::validate accepts, in whatever
 /// order its passes come. Microbatch k is microbatches[k], and k is its number in stage.forward and
 /// stage.backward. Messages about microbatch k have the tag k; an activation or gradient is [B, T,
-/// C], with microbatch k's own B and T, and C = stage.config().dim. A send that is not posted is
-/// done when the next action begins, as with `send`. A recv that is not posted begins in its place
-/// and is done by the time the pass that reads it begins; the simplest way is `recv`.
-/// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
+/// C], float32, on stage.device(), with microbatch k's own B and T, and C = stage.config().dim. A
+/// send that is not posted is done when the next action begins, as with `send`. A recv that is not
+/// posted begins in its place and is done by the time the pass that reads it begins; the simplest
+/// way is `recv`. `microbatches`: each has the same shape on every rank, but B and T may differ
+/// from one to the
 ///     next. The first stage reads their tokens, the last one their targets. The others read
 ///     neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even
@@ -107,10 +108,12 @@ lab::Schedule with_messages(const lab::Schedule& plan);
 /// process with the whole model that takes lab 01's train_step over the same microbatches; a step
 /// without any target is an update, too. Gradients left over from before do not matter.
 /// `loss`: as in task 4a. The last stage counts the targets of the whole step, which needs no
-///     message; what the others count does not matter. There are no messages but those of the
+///     message. On the others the count does not matter; a microbatch there may have no tokens, and
+///     target_count would throw. There are no messages but those of the
 ///     schedule and for clipping.
 /// `max_gradient_norm`: if it is positive, all ranks call lab04::clip_gradients(stage,
-///     max_gradient_norm, pipeline) once, before the update. If it is 0, do not clip.
+///     max_gradient_norm, pipeline) once, before the update. If it is 0, do not clip. It may be
+///     infinite, and is never negative.
 /// Returns the mean loss over all targets on the last stage, 0 on the others.
 double train_step(lab::LlamaStage& stage, lab::Optimizer& optimizer, const lab::Schedule& schedule,
                   std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,

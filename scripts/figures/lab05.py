@@ -99,9 +99,9 @@ def chain():
         fig.text(x + 97, y + 29, name, 17, INK, weight="bold")
         fig.text(x + 97, y + 53, words, 11.5, MUTED)
     for x0, x1 in [(110, 110), (220, 340), (440, 200), (490, 380), (540, 600)]:
-        fig.line(x0, top + h, x1, y, FAINT, 2, arrow=True)
-    fig.line(818, top + h, 850, y, FAINT, 2, arrow=True)
-    fig.line(762, y + 36, 712, y + 36, FAINT, 2, arrow=True)
+        fig.line(x0, top + h, x1, y, MUTED, 2, arrow=True)
+    fig.line(818, top + h, 850, y, MUTED, 2, arrow=True)
+    fig.line(762, y + 36, 712, y + 36, MUTED, 2, arrow=True)
     fig.text(490, 356, "Blue: yours. Grey: given. A measured timeline is drawn like a simulated "
              "one.", 15, MUTED)
     fig.save(FOLDER / "chain.svg")
@@ -296,7 +296,7 @@ def lifetimes():
         else:
             fig.text(x - 8 if x - room > left else x + w + 8, y + 26, words, 14, color,
                      "end" if x - room > left else "start")
-    fig.text(490, 382, "Of each grey row, which the stage keeps, there are p − r at a time; the other tensors "
+    fig.text(490, 382, "Grey: the stage keeps it, under 1F1B of p − r microbatches at a time; other tensors "
              "come and go.", 15, MUTED)
     fig.save(FOLDER / "lifetimes.svg")
 
@@ -306,7 +306,7 @@ def uneven():
     m = 6
     head = 2_359_296 / 2_802_240  # lab 04, 5.1
     fig = Figure(980, 330, "Uneven stages: the slowest one sets the pace")
-    costs = [(2, 4), (2, 4), (2 + head, 2 * (2 + head))]
+    costs = [(2 / 3, 4 / 3), (2 / 3, 4 / 3), ((2 + head) / 3, 2 * (2 + head) / 3)]
     spans = simulate(one_f_one_b(3, m), costs)
     end = max(stop for row in spans for _, _, _, stop in row)
     left, top, row, h = 190, 62, 66, 44
@@ -320,7 +320,7 @@ def uneven():
         for kind, k, start, stop in spans[s]:
             bar(fig, left + start * unit, y, (stop - start) * unit, h, kind, f"{k}")
     idle = 1 - sum(m * (f + b) for f, b in costs) / (3 * end)
-    fig.text(left, 42, f"1F1B, m = 6, the head costs {head:.2f} layers", 16, MUTED, "start")
+    fig.text(left, 42, f"1F1B, m = 6, the head costs {head:.2f} layers; unit: one layer, both passes", 16, MUTED, "start")
     fig.text(960, 42, f"makespan {end:.1f}; idle {idle:.0%} instead of 25%".replace("%", " %"), 16,
              INK, "end", "bold")
     fig.text(490, 286, "Stage 2 has no gap in the middle. The others wait for it once per "

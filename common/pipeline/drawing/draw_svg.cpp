@@ -150,7 +150,7 @@ class Figure {
           "height=\"14\"/>\n",
           classes, place, y - 11);
       svg += label(place + 26, y, "", text);
-      place += 38 + static_cast<double>(text.size()) * kLegendLetter;
+      place += 44 + static_cast<double>(text.size()) * kLegendLetter;
     };
     for (const SpanKind kind : kinds_that_occur(timeline_))
       entry(span_name(kind), span_meaning(kind));
