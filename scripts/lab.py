@@ -179,10 +179,10 @@ def check_handout(lab):
                     "they should be 100")
     row = re.search(r"^\| points \| (.*?) = 100\b.*\|$", text, re.M)
     told = {task: int(points) for task, points in
-            re.findall(r"(\w+) (\d+)(?= ·|$)", re.sub(r"\w+: ", "", row[1]))} if row else None
+            re.findall(r"(\w+): (\d+)(?= ·|$)", row[1])} if row else None
     if told != lab.tasks:
         lab.problem(lab.handout, "| points |", "the table's points are not those of points.json",
-                    "write " + " · ".join(f"{t} {p}" for t, p in lab.tasks.items()) + " = 100")
+                    "write task " + " · ".join(f"{t}: {p}" for t, p in lab.tasks.items()) + " = 100")
 
     time = re.search(r"^\| time \| about ([\d½¼¾]+) hours?: (.*) \|$", text, re.M)
     if not time:

@@ -98,7 +98,7 @@ def chain():
         fig.rect(x, y, 194, 72, PALE_GREY, MUTED, 1.5)
         fig.text(x + 97, y + 29, name, 17, INK, weight="bold")
         fig.text(x + 97, y + 53, words, 11.5, MUTED)
-    for x0, x1 in [(110, 110), (220, 340), (440, 200), (490, 380), (540, 600)]:
+    for x0, x1 in [(110, 110), (220, 340), (270, 560), (440, 200), (490, 380), (540, 600)]:
         fig.line(x0, top + h, x1, y, MUTED, 2, arrow=True)
     fig.line(818, top + h, 850, y, MUTED, 2, arrow=True)
     fig.line(762, y + 36, 712, y + 36, MUTED, 2, arrow=True)
