@@ -57,7 +57,7 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
           : sorted_shard(mean_tokens(setup.data, plan.model.context), world.rank(), world.size());
   Sampler sampler(setup.sequences(), setup.seed, shard);
 
-  // 2 · Model. As in lab 02, all ranks start from the same weights; then the replicas part.
+  // 2 · Model. As in lab 02, all ranks start from the same weights; then the replicas diverge.
   LlamaStage model(setup.model, StageSpan::whole(setup.model), setup.device,
                    setup.seed + static_cast<uint64_t>(world.rank()));
   lab02::broadcast_parameters(model, world);
@@ -98,7 +98,8 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
       if (first_rank) drifts << fmt::format("{}\t{:.6g}\n", step, apart) << std::flush;
       require(drifts.good(), "cannot write drift.tsv in {}", run.folder().string());
     }
-    if (!lab03::aggregation_due(step, aggregation.every)) continue;
+    const bool last = step == plan.steps;  // averaged or not, the run is over
+    if (!last && !lab03::aggregation_due(step, aggregation.every)) continue;
 
     // 6 · Metrics. Changed: once a round, over all its steps and all ranks. Now all replicas are
     // equal, so there is one model to validate.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "common/ops/ops.h"
 #include "common/todo.h"
 
 namespace lab03 {

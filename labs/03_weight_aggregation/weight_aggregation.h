@@ -32,7 +32,9 @@ double share_of(double examples, lab::ProcessGroup& world);
 ///     them; of the same shape, whatever that is, on every rank. Afterwards it holds on every rank
 ///     the sum over all ranks r of share_r * weights_r, equal to the last bit on all ranks. The
 ///     numbers change in place, in the model's memory: a Tensor is a handle to them, and so is
-///     every copy of it. The weights, and so the sum, may be infinite or NaN.
+///     every copy of it. The weights, and so the sum, may be infinite or NaN; a share of 0 does not
+///     hide that, because 0 times infinity is NaN. On the CPU in the tests; in the program they may
+///     be on a GPU.
 /// `share`: this rank's, not negative; the shares of all ranks add up to 1, except for rounding.
 /// The weights travel in a single all_reduce, and nothing else does; it may be left out if there is
 /// only one rank, or no weight. Accepted error: 1e-6 of the sum of the magnitudes that are
@@ -59,7 +61,8 @@ struct Aggregation {
 /// message. Each rank keeps its own optimizer state. What model.gradients() holds afterwards does
 /// not matter.
 /// `step`: number of this step, counted from 1, whatever the optimizer's count.
-/// `step` and `aggregation.every` are the same on all ranks. Microbatches differ, and shares may.
+/// `step` and `aggregation.every` are the same on all ranks. Microbatches differ, and shares may;
+/// every rank has at least one microbatch.
 /// The first six arguments are lab01::train_step's.
 /// Returns this rank's own loss, before the update.
 double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
@@ -69,12 +72,13 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 
 /// Task 4 · How far the replicas have drifted apart.
 ///
-/// `weights`: as in average_weights. Let w be the average of all ranks' weights by their shares.
-/// Rank r has drifted by sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of
-/// all ranks: the same bits on every rank. Accepted error: 1e-5 of it, plus what the rounding of
-/// the average adds; so it is nearly 0, but not always 0, if all replicas are equal.
-/// It only measures: the weights stay as they are, to the last bit. It costs at most the traffic of
-/// one average and of a few single numbers. All ranks call it together.
+/// `weights`, `share`: as in average_weights, but all numbers are finite. Let w be the average of
+/// all ranks' weights, weighted by their shares, which count nowhere else. Rank r has drifted by
+/// sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of all ranks: the same bits
+/// on every rank. Accepted error: 1e-5 of it, plus what the rounding of the average adds; so it is
+/// nearly 0, but not always 0, if all replicas are equal. It only measures: the weights stay as
+/// they are, to the last bit. It costs at most the traffic of one average and of a few single
+/// numbers. All ranks call it together.
 double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 }  // namespace lab03

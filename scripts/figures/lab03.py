@@ -39,7 +39,12 @@ def cutpoints():
 
     fig.rect(204, 290, 200, 70, PALE_BLUE, BLUE)
     fig.text(304, 320, "6 · metrics", 18, BLUE, weight="bold")
-    fig.text(304, 344, "once a round; drift", 15)
+    fig.text(304, 344, "once a round", 15)
+    fig.line(304, 266, 304, 290, arrow=True)
+    fig.rect(424, 290, 200, 70, PAPER, ORANGE, 3)
+    fig.text(524, 320, "6 · drift", 18, ORANGE, weight="bold")
+    fig.text(524, 344, "after a step, if asked", 15)
+    fig.line(524, 266, 524, 290, arrow=True)
     fig.rect(724, 290, 212, 70, PALE_BLUE, BLUE)
     fig.text(830, 320, "7 · checkpoint", 18, BLUE, weight="bold")
     fig.text(830, 344, "right after an average", 15)
@@ -78,9 +83,9 @@ def rounds():
         fig.line(x[0] + 2, top - 8, x[0] + 2, top + 3 * height + 2 * gap + 8, GREEN, 2, dash="5 4")
 
     draw(56, 1, "lab 02: an all-reduce of the gradients in every step")
-    draw(252, 4, "lab 03, k = 4: an all-reduce of the weights after four")
-    fig.text(110, 408, "blue: a local step; orange: an all-reduce; grey: waiting for the slowest "
-             "(lengths are drawn, not measured)", 15, MUTED, "start")
+    draw(252, 4, "lab 03, k = 4: an all-reduce of the weights after every four steps")
+    fig.text(110, 408, "blue: computing; orange: an all-reduce; grey: waiting; green: eight steps are "
+             "done (drawn, not measured)", 15, MUTED, "start")
     fig.save(FOLDER / "rounds.svg")
 
 
@@ -121,6 +126,7 @@ def adam():
                  f"{value:+g}".replace("-", "−") if value else "0", 19, color, weight="bold")
         fig.text(x + 37, 304, name, 15, MUTED)
 
+    fig.text(30, 222, "up: the weight grows, in learning rates", 15, MUTED, "start", style="italic")
     fig.line(30, zero, 460, zero, MUTED, 1.5)
     fig.text(30, 40, "lab 02: average, then Adam", 18, INK, "start", "bold")
     fig.text(30, 66, "mean gradient (+1 − 3)/2 = −1", 16, MUTED, "start")

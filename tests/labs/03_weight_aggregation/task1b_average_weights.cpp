@@ -92,7 +92,7 @@ std::vector<Case> extreme_cases(size_t ranks) {
 TEST(Task1b, FourNumbersByHand) {
   const Case c{.name = "the table of section 4",
                .shares = {0.25, 0.75},
-               .values = {lab::Tensor::from({1, 6}, {2}), lab::Tensor::from({5, 2}, {2})}};
+               .values = {lab::Tensor::from({1, 6}, {2}), lab::Tensor::from({5, 10}, {2})}};
   expect_averages({c}, late_messages(20));
 }
 
