@@ -39,9 +39,9 @@ def grid():
             for warp in range(1, 4):
                 fig.line(x + warp * 32 * width, 252, x + warp * 32 * width, 302, stroke, 1, dash="3 4")
     fig.text(left + 288 * width, 322, "287", 14, MUTED, "end")
-    fig.text(24, 360, "In iteration 3, warp 0 has columns; warps 1, 2 and 3 have none, and add 0.", 16,
+    fig.text(24, 360, "In iteration 3, warp 0 has columns; warps 1, 2 and 3 have none.", 16,
              INK, "start")
-    fig.text(24, 388, "The 32 lanes of a warp touch 32 neighbours at a time: coalesced.", 16, INK,
+    fig.text(24, 388, "In each iteration, the 32 lanes of a warp touch 32 neighbours.", 16, INK,
              "start")
     fig.save(FOLDER / "grid.svg")
 
