@@ -97,7 +97,7 @@ def block_reduction():
 def traffic():
     """Passes over memory: kernel by kernel, and fused. Counts, not measurements."""
     fig = Figure(980, 300, "Memory traffic of separate kernels and of a fused one, counted")
-    rows = [("softmax, loss, gradient", "6 kernels", 8, MUTED, PALE_GREY),
+    rows = [("softmax and loss", "6 kernels", 8, MUTED, PALE_GREY),
             ("768 × 4,096 scores", "C2", 3, ORANGE, PALE_ORANGE),
             ("Adam", "6 kernels", 16, MUTED, PALE_GREY),
             ("10,325,664 weights", "C3", 7, ORANGE, PALE_ORANGE)]
