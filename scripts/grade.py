@@ -264,7 +264,7 @@ def parsed():
 
 def main():
     options = parsed()
-    graded = {lab.number: [task["id"] for task in lab.tasks] for lab in all_labs()}
+    graded = {lab.number: {task["id"]: task["points"] for task in lab.tasks} for lab in all_labs()}
     found = submissions(options.paths, graded)
     if not found:
         raise GradeError("there are no submissions")
@@ -275,7 +275,7 @@ def main():
     for one in earlier:
         one.name = f"earlier/{one.name}"
     course = read_course(options.course, graded)
-    course.check_extensions([one.title for one in found])
+    course.check_names([one.title for one in found])
     labs = chosen_labs(options, course, found, earlier)
     if options.list:
         print_list(found, labs, course)

@@ -13,6 +13,9 @@
     [lab.01.extension]                # deadlines of single students, by name
     "Bob Bell" = 2026-10-20T23:59:00+02:00
 
+    [lab.01.by_hand]                  # points of single tasks, in place of what the tests say
+    "Bob Bell" = {1b = 15, why = "right except for a typo"}
+
 Every table and key is optional.
 """
 import math
@@ -31,6 +34,7 @@ class Terms:
     weight: float = None
     points: dict = field(default_factory=dict)  # by task
     extension: dict = field(default_factory=dict)  # deadlines by student
+    by_hand: dict = field(default_factory=dict)  # points by student and task, and "why"
 
 
 @dataclass
@@ -51,11 +55,12 @@ class Course:
             raise GradeError(f"the course file gives lab.{missing} no weight, but lab.{weighted[0]} has one: "
                              "give all labs that are graded one, or none")
 
-    def check_extensions(self, names):
+    def check_names(self, names):
         for lab, terms in self.labs.items():
-            if unknown := [name for name in terms.extension if name not in names]:
-                raise GradeError(f"the course file has lab.{lab}.extension for '{printable(unknown[0])}', but no "
-                                 "submission has this name: write it as in the list")
+            for table, students in (("extension", terms.extension), ("by_hand", terms.by_hand)):
+                if unknown := [name for name in students if name not in names]:
+                    raise GradeError(f"the course file has lab.{lab}.{table} for '{printable(unknown[0])}', but no "
+                                     "submission has this name: write it as in the list")
 
     def deadline(self, lab, student):
         return self.terms(lab).extension.get(student, self.terms(lab).deadline)
@@ -79,7 +84,7 @@ class Course:
 
 
 def read_course(file, graded):
-    """The course file. `graded`: the ids of the tasks of all labs with points, by lab."""
+    """The course file. `graded`: the points of all labs' tasks, by lab and task."""
     if file is None:
         return Course()
     try:
@@ -102,7 +107,7 @@ def read_course(file, graded):
         except ValueError:
             raise GradeError(f"{file}: {place}: the labs with points are {' '.join(sorted(graded))}") from None
         table = reader.table(text["lab"], name)
-        reader.only(table, place, "deadline", "weight", "points", "extension")
+        reader.only(table, place, "deadline", "weight", "points", "extension", "by_hand")
         points = reader.table(table, "points")
         reader.only(points, f"{place}.points", *graded[lab])
         deadline, extension = reader.time(table, "deadline", place), reader.table(table, "extension")
@@ -111,8 +116,9 @@ def read_course(file, graded):
             if deadline is None or time <= deadline:
                 raise GradeError(f"{file}: {place}.extension for '{printable(student)}' must be later than the "
                                  "deadline of the lab")
-        course.labs[lab] = Terms(deadline, reader.number(table, "weight", None),
-                                 {task: reader.number(points, task, 0) for task in points}, extension)
+        points = {task: reader.number(points, task, 0) for task in points}
+        course.labs[lab] = Terms(deadline, reader.number(table, "weight", None), points, extension,
+                                 reader.by_hand(table, f"{place}.by_hand", graded[lab] | points))
     return course
 
 
@@ -140,6 +146,19 @@ class Reader:
             limits = "0 or more" if most == math.inf else f"from 0 to {most}"
             raise GradeError(f"{self.file}: {key} = {printable(value)} must be a number, {limits}")
         return value
+
+    def by_hand(self, table, place, most):
+        """Points of single students. `most`: what each task is worth."""
+        students = self.table(table, "by_hand")
+        for student in students:
+            given = self.table(students, student)
+            self.only(given, f"{place} for '{printable(student)}'", "why", *most)
+            if not isinstance(given.get("why"), str) or len(given) < 2:
+                raise GradeError(f"{self.file}: {place} for '{printable(student)}' names a task and says why: "
+                                 '{1b = 15, why = "..."}')
+            for task in given.keys() - {"why"}:
+                self.number(given, task, 0, most[task])
+        return students
 
     def time(self, table, key, place):
         value = table.get(key)

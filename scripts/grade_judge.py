@@ -43,7 +43,7 @@ class Grader:
     """Judges submissions; results by lab and task are dictionaries that are also kept as JSON.
 
     Of a lab: hash, points, max, and tasks, each with id, title, points, max, graded, passed, message; what the
-    course's terms make of the points: days_late, percent_off, time, time_source, extension, score, weight, counts,
+    course's terms make of the points: days_late, percent_off, time, time_source, extension, by_hand, score, weight, counts,
     counts_max; and evidence, so that a grade can be seen again: file (its SHA-256), commit, seed, workbook (its
     commit), graded (when).
     """
@@ -175,10 +175,12 @@ class Grader:
 
     def result_of(self, lab, digest, judged, evidence, submission):
         terms = self.course.terms(lab.number)
+        by_hand = terms.by_hand.get(submission.title, {})
         tasks = []
         for task, (passed, message) in zip(lab.tasks, judged):
             most = terms.points.get(task["id"], task["points"])
-            tasks.append({"id": task["id"], "title": task["title"], "points": most if passed else 0, "max": most,
+            points = by_hand.get(task["id"], most if passed else 0) if passed is not None else 0
+            tasks.append({"id": task["id"], "title": task["title"], "points": points, "max": most,
                           "graded": passed is not None, "passed": bool(passed), "message": message})
         result = {"hash": digest, "evidence": evidence, "tasks": tasks, "points": sum(task["points"] for task in tasks),
                   "max": sum(task["max"] for task in tasks)}
@@ -190,6 +192,6 @@ class Grader:
             counts = terms.weight * score / (result["max"] or 1)
         most = result["max"] if terms.weight is None else terms.weight
         return result | {"time": time.isoformat(timespec="seconds") if time else "", "time_source": source,
-                         "extension": extension.isoformat(timespec="seconds") if extension else "",
+                         "extension": extension.isoformat(timespec="seconds") if extension else "", "by_hand": by_hand,
                          "days_late": days, "percent_off": tidy(round(100 - 100 * left, 2)), "weight": terms.weight,
                          "score": tidy(score), "counts": tidy(counts), "counts_max": most}

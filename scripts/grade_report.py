@@ -93,6 +93,17 @@ def extended(lab):
     return f"extension: until {lab['extension']}" if lab["extension"] else ""
 
 
+def by_hand(lab):
+    """Which points are not those of the tests, and why."""
+    given = [f"{points} points for {task}" for task, points in lab["by_hand"].items() if task != "why"]
+    return f"by hand: {', '.join(given)} ({lab['by_hand']['why']})" if given else ""
+
+
+def remarks(lab):
+    """What the course's terms have changed."""
+    return [text for text in (lateness(lab), extended(lab), by_hand(lab)) if text]
+
+
 def heading(lab):
     """68/85 (85 before 20 % off: 2 days late)"""
     if not is_graded_lab(lab):
@@ -126,7 +137,7 @@ def write_submission(folder, submission, result, labs):
         if of_lab["time"] and of_lab["hash"]:
             page.append(f"<p>{html.escape(lab.path)}, handed in {html.escape(time_in_words(of_lab))}</p>")
         page += [f"<p>{html.escape(text)}</p>"
-                 for text in (submission.notes.get(lab.number), lateness(of_lab), extended(of_lab)) if text]
+                 for text in (submission.notes.get(lab.number), *remarks(of_lab)) if text]
         page.append("<table>")
         for task in tasks:
             page.append(f"<tr><td>{html.escape(task['id'])}<td>{html.escape(task['title'])}"
@@ -152,10 +163,9 @@ def gradescope(result):
             if task["graded"]:
                 test |= {"score": task["points"], "status": "passed" if task["passed"] else "failed"}
             tests.append(test)
-    late = [f"lab {number}: {text}" for number, lab in result.items()
-            for text in (lateness(lab), extended(lab)) if text]
+    changed = [f"lab {number}: {text}" for number, lab in result.items() for text in remarks(lab)]
     words = "graded" if is_graded(result) else "not graded, run again"
-    whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden", "output": "\n".join([words, *late])}
+    whole = {"tests": tests, "visibility": "visible", "stdout_visibility": "hidden", "output": "\n".join([words, *changed])}
     if is_graded(result):
         whole["score"] = total(result)
     return whole

@@ -5,7 +5,7 @@ number", to grade items, and to "Feedback for" them.
 Canvas (https://github.com/instructure/canvas-lms, lib/gradebook_importer.rb): Student, ID, SIS User ID, SIS Login ID and
 Section come first; a row "Points Possible"; a student is found by one of the ids, else by name. There is no feedback.
 """
-from grade_report import extended, is_graded_lab, lateness, write_table
+from grade_report import is_graded_lab, remarks, write_table
 
 
 def title(lab):
@@ -22,7 +22,7 @@ def feedback(lab):
               for task in lab["tasks"] if task["graded"] and not task["passed"]]
     if len({line.partition(": ")[2] for line in failed}) == 1 and len(failed) == len(lab["tasks"]):
         failed = [failed[0].partition(": ")[2]]
-    return "\n".join((failed or ["all tasks passed"]) + list(filter(None, (lateness(lab), extended(lab)))))
+    return "\n".join((failed or ["all tasks passed"]) + remarks(lab))
 
 
 def write_tables(out, found, results, labs):

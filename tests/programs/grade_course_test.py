@@ -298,6 +298,33 @@ class GradeCourseTest(unittest.TestCase):
             with self.subTest(line), self.assertRaisesRegex(GradeError, reason):
                 self.grade(*words, labs=())
 
+    def test_by_hand(self):
+        """Points given by hand replace those of the tests, are late like these, and are told with their reason."""
+        for name in ("ann", "bob"):
+            self.student(name, "passes 1 2", when=DEADLINE + timedelta(hours=1))
+        (self.folder / "class.csv").write_text("name,path\nAnn,ann\nBob Bell,bob\n", encoding="utf-8")
+        course = "[late]\npercent_per_day = 10\n[lab.02]\ndeadline = 2026-10-16T23:59:00Z\n[lab.02.by_hand]\n"
+        (self.folder / "course.toml").write_text(f'{course}"Bob Bell" = {{3 = 20, 1 = 5, why = "one <typo>"}}\n',
+                                                 encoding="utf-8")
+        words = self.folder / "class.csv", "--course", self.folder / "course.toml"
+        for _ in range(2):  # the second run takes the verdicts of the first
+            _, results = self.grade(*words, labs=())
+            self.assertEqual({name: (result["points"], result["score"]) for name, result in results.items()},
+                             {"Ann": (35, 31.5), "Bob_Bell": (50, 45)})
+        said = "by hand: 20 points for 3, 5 points for 1 (one "
+        self.assertIn(f"{said}&lt;typo&gt;)", (self.folder / "grades/Bob_Bell/index.html").read_text(encoding="utf-8"))
+        self.assertIn(f"{said}<typo>)", self.table("moodle.csv")[2][4])
+        self.assertIn(f"lab 02: {said}", (self.folder / "grades/Bob_Bell/results.json").read_text(encoding="utf-8"))
+        (self.folder / "course.toml").write_text(course, encoding="utf-8")
+        self.assertEqual(self.grade(*words, labs=())[1]["Bob_Bell"]["score"], 31.5)
+        for line, reason in {'Bob = {1 = 5, why = "x"}': "by_hand for 'Bob', but no submission has this name",
+                             '"Ann" = {1 = 11, why = "x"}': "1 = 11 must be a number, from 0 to 10",
+                             '"Ann" = {1 = 5}': "names a task and says why", '"Ann" = {why = "x"}': "names a task",
+                             '"Ann" = {9 = 1, why = "x"}': "no key '9'", '"Ann" = 3': "Ann must be a table"}.items():
+            (self.folder / "course.toml").write_text(course + line, encoding="utf-8")
+            with self.subTest(line), self.assertRaisesRegex(GradeError, reason):
+                self.grade(*words, labs=())
+
     def test_list(self):
         """What was handed in, when, and how late; nothing is graded."""
         zone = timezone(timedelta(hours=5))
