@@ -31,6 +31,22 @@ std::string totals_in_words(const TrainingStep& s) {
          fmt::format("this rank has {}, all ranks have {}", targets(s.own.targets), s.all.targets);
 }
 
+std::vector<Mistake> wrong_rates(const TrainingStep& s, const std::string& who) {
+  const double rate = s.training.rate(s.step);
+  const double ranks = s.training.replicas;
+  const std::string what =
+      who + "optimizer.step must be given train_step's learning rate as it is: ";
+  std::vector<Mistake> all;
+  if (ranks > 1)
+    all = {
+        {{rate * ranks}, what + "it is multiplied by the number of ranks"},
+        {{rate * std::sqrt(ranks)}, what + "it is multiplied by the root of the number of ranks"},
+        {{rate / ranks}, what + "it is divided by the number of ranks"}};
+  if (s.step > 0)
+    all.push_back({{s.training.rate(s.step - 1)}, what + "this is the rate of the step before"});
+  return all;
+}
+
 void expect_one_update(const TrainingStep& s, size_t rank) {
   const double updates = s.result.number(s.entry("updates"));
   if (updates == 0)
@@ -50,7 +66,8 @@ void expect_one_update(const TrainingStep& s, size_t rank) {
                               "train_step's own, unchanged",
                               s.who(rank)),
           .values = {double{s.training.rate(s.step)}},
-          .tolerance = {1e-8}});
+          .tolerance = {1e-8},
+          .mistakes = [&] { return wrong_rates(s, s.who(rank)); }});
   const double counted = s.result.number(s.entry("optimizer_steps"));
   if (counted != static_cast<double>(s.step + 1))
     stop(

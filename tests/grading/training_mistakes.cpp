@@ -38,6 +38,12 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
     for (const Microbatch& b : p.microbatches) sum += b.replica == replica ? b.sequences : 0;
     return sum;
   };
+  const auto tokens_of = [&p](size_t replica) {
+    double sum = 0;
+    for (const Microbatch& b : p.microbatches)
+      sum += b.replica == replica ? b.positions + b.sequences : 0;
+    return sum;
+  };
   const auto is_last = [&p](const Microbatch& b) {
     return static_cast<double>(b.number + 1) == p.count_of(b.replica);
   };
@@ -57,6 +63,11 @@ std::vector<Weighing> wrong_weighings(const TrainingStep& s, const StepParts& p)
          [=, &p](const Microbatch& b) { return p.count_of(b.replica) / count * own(b); }, true},
         {"each rank is weighted by its number of sequences, not by its targets",
          [=](const Microbatch& b) { return sequences_of(b.replica) / sequences * own(b); }, true},
+        {"each rank is weighted by its number of tokens, padding included, not by its targets",
+         [=](const Microbatch& b) {
+           return tokens_of(b.replica) / (positions + sequences) * own(b);
+         },
+         true},
         {"divided by the number of ranks on top of the number of targets: averaged twice",
          [=](const Microbatch&) { return 1 / total / n; }},
         {"this rank's own only, the mean over its own targets: nothing of the other ranks; " +

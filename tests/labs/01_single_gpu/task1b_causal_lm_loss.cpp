@@ -118,6 +118,8 @@ std::vector<Mistake> wrong_targets(const Case& c) {
          [&](int64_t i) { return next_token(c, i) != 0; });
   add_if("the last token of the vocabulary is taken for padding: padding is lab::kPadding",
          [&](int64_t i) { return next_token(c, i) != last_token; });
+  add_if("the first position of each row is left out: it predicts the second token",
+         [&](int64_t i) { return i % length != 0; });
   add_if("every row is taken to be as long as the first: each may have its own padding",
          [&](int64_t i) { return i % length + 1 < first_length; });
   for (const int64_t rest : {length, c.positions() % 2, c.positions() % 4, c.positions() % 8})

@@ -117,6 +117,8 @@ std::vector<lab::grading::Mistake> mistakes(const RankMeans& means, size_t self,
       "a rank without targets is counted as if it had one: 0 is a number like any other");
   add([&](size_t) { return 0.0; },
       "0: was the share computed as a quotient of integers, which is 0 below 1?");
+  add([&](size_t r) { return own(r) + targets[r] / total; },
+      "the mean is added to what this rank had: it must replace that");
   std::vector<Numbers> parts;
   for (size_t part = 0; part < means.ranks(); ++part)
     parts.push_back(means.combine([&](size_t r) { return r == part ? targets[r] / total : 0.0; }));

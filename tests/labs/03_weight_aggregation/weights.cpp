@@ -56,7 +56,8 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
   const auto add = [&](const std::function<double(size_t)>& factor, const std::string& message) {
     all.push_back({w.combine(factor), message});
   };
-  if (w.ranks() == 1 || got.front() != got.back())
+  const bool all_alike = std::ranges::count(got, got.front()) == std::ssize(got);
+  if (w.ranks() == 1 || !all_alike)
     add([=](size_t r) { return r == self ? 1.0 : 0.0; },
         "the average never reaches the model: the weights are as before. A Tensor is a handle; "
         "assigning to one makes it point elsewhere and changes no number. Write the result where "
@@ -82,7 +83,7 @@ std::vector<Mistake> mistakes(const RankWeights& w, size_t self, const std::vect
     add([&](size_t r) { return share[r] > 0 ? share[r] : 1.0; },
         "a rank whose share is 0 adds its whole weights: multiply them by its share, even by 0");
   for (size_t q = 0; q < w.ranks(); ++q) {
-    if (q != self || got.front() == got.back())
+    if (q != self || all_alike)
       add([=](size_t r) { return r == q ? 1.0 : 0.0; },
           fmt::format("all ranks have rank {}'s weights: a broadcast copies, it does not average",
                       q));

@@ -242,6 +242,9 @@ std::vector<Mistake> mistakes(const StepsCase& c, size_t s, size_t rank) {
        "ranks"},
       {scaled(total / std::max(1.0, step.targets[rank])),
        "divided by this rank's own targets: wait for the sum of all ranks before you use it"},
+      {scaled(total / std::max(1.0, n * step.targets[rank])),
+       "divided by this rank's own targets times the number of ranks: ranks may have different "
+       "numbers; wait for their sum, total"},
       {scaled(total / std::ranges::max(step.targets)),
        "divided by the largest number of targets of a rank, not by their sum"},
       {combined(step, unsent),
