@@ -1,4 +1,6 @@
 // Lab 00 · warm-up: views, ranks, messages. This is the contract; you write warmup.cpp.
+//
+// All tensors are float32 and contiguous, and there are at least 2 ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +20,14 @@ lab::Tensor second_half(const lab::Tensor& batch);
 /// Exercise 1 · Sets one column of `batch` [B, T] to `value`, and nothing else. 0 <= column < T.
 void set_column(const lab::Tensor& batch, int64_t column, float value);
 
-/// Exercise 2 · "rank 1 of 3": the rank of this process, counted from 0, and the world size.
+/// Exercise 2 · Returns "rank 1 of 3": the rank of this process, counted from 0, and the world
+/// size.
 std::string who_am_i(const lab::ProcessGroup& world);
 
 /// Exercise 3 · Rank 0 sends its numbers to rank 1.
 ///
 /// `tensor` has the same shape on all ranks. Rank 1's tensor receives rank 0's numbers; all other
-/// ranks keep theirs, including rank 0.
+/// ranks keep theirs, including rank 0. On return no message is pending.
 void hand_over(lab::ProcessGroup& world, const lab::Tensor& tensor);
 
 /// Exercise 4 · The mean of all ranks' values: their sum, divided by the world size. Every rank
