@@ -19,8 +19,8 @@ class KernelError : public std::runtime_error {
 /// A correct kernel gives the right results in every order.
 enum class Order { kAscending, kDescending, kShuffled };
 void set_order(Order order, uint64_t seed = 0);
-/// Of the launches that follow, only every `step`-th block runs; 1: all. For grids so large that it
-/// would take too long.
+/// Of the launches that follow, only every `step`-th block and the last one run; 1: all. For grids
+/// so large that it would take too long.
 void set_block_step(unsigned step);
 
 /// What cudaGetDeviceCount and its like find.

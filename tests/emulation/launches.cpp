@@ -50,9 +50,10 @@ void run_kernel(KernelCall& call) {
   prepare_access_checks();
   start_launch();
   std::vector<unsigned> order;
-  fill_order(order, grid.x * grid.y * grid.z, 0);
+  const unsigned blocks = grid.x * grid.y * grid.z;
+  fill_order(order, blocks, 0);
   for (const unsigned i : order) {
-    if (i % settings().block_step != 0) continue;
+    if (i % settings().block_step != 0 && i + 1 != blocks) continue;
     const uint3 block{i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y};
     start_block(block);
     Block::instance().run(call, block);

@@ -48,8 +48,13 @@ struct RankJob {
 /// command is printed, and there is no deadline.
 std::vector<RankResult> run_ranks(const RankJob& job);
 
-/// The same; but if ranks had to be ended at the deadline although they had hardly computed, as on
-/// a machine that is busy with other things, runs them once more with kPatience times the deadline.
+/// Whether ranks that were ended at the deadline had computed all the time, on one processor or on
+/// all: more time would hardly help them.
+bool had_the_processors(const std::vector<RankResult>& results, const RankJob& job);
+
+/// The same as run_ranks; but if ranks were ended at the deadline and had not had the processors,
+/// as on a machine that is busy with other things, runs them once more with kPatience times the
+/// deadline.
 std::vector<RankResult> run_ranks_patiently(const RankJob& job);
 inline constexpr double kPatience = 4;
 

@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "common/error.h"
@@ -163,10 +165,15 @@ TEST(RankHarness, PatienceIsForRanksThatDidNotCompute) {
   EXPECT_EQ(run_ranks_patiently(sleeps)[0].outcome, Outcome::kReturned);
   // How long a program that never waits may compute depends on what else the machine does.
   RankResult result;
+  for (const auto& [cpu_s, all_the_time, hopeless] :
+       {std::tuple(0.95, true, true), {0.7, true, false}, {0.3, false, false}}) {
+    result.cpu_s = cpu_s;
+    EXPECT_EQ(computed_all_the_time(result, sleeps.deadline_s), all_the_time);
+    EXPECT_EQ(had_the_processors({result}, sleeps), hopeless);
+  }
   result.cpu_s = 0.7;
-  EXPECT_TRUE(computed_all_the_time(result, sleeps.deadline_s));
-  result.cpu_s = 0.3;
-  EXPECT_FALSE(computed_all_the_time(result, sleeps.deadline_s));
+  const std::vector<RankResult> many(2 * std::thread::hardware_concurrency(), result);
+  EXPECT_TRUE(had_the_processors(many, sleeps));
 }
 
 TEST(RankHarness, ExceptionInAParallelLoopArrives) {

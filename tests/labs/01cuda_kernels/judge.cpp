@@ -112,6 +112,9 @@ void expect_one_kernel(const Parcel& result, bool has_work) {
 
 }  // namespace
 
+/// The emulation is slow, and right kernels differ by factors in how slow.
+constexpr double kSlowS = 40;
+
 void judge_kernels(const std::string& scenario, const std::vector<KernelCall>& calls,
                    const Options& options) {
   std::vector<lab::grading::Call> all;
@@ -120,7 +123,7 @@ void judge_kernels(const std::string& scenario, const std::vector<KernelCall>& c
     all.back().inputs[0].set("fence", options.fence);
     all.back().inputs[0].set("block_step", options.block_step);
   }
-  judge_calls(all, {.network = lab::grading::Network::kNone, .threads = 1},
+  judge_calls(all, {.network = lab::grading::Network::kNone, .threads = 1, .deadline_s = kSlowS},
               [&](size_t k, const std::vector<Parcel>& ranks) {
                 expect_no_problem(ranks[0]);
                 expect_one_kernel(ranks[0], calls[k].has_work);

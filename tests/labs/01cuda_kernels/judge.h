@@ -25,7 +25,7 @@ using lab::grading::to_doubles;
 struct Options {
   std::string lesson = {};  // told if numbers are wrong and no known mistake explains them
   int fence = 0;       // how many numbers before and after each array nobody may touch: see kFences
-  int block_step = 1;  // of the blocks of a grid, only every block_step-th runs
+  int block_step = 1;  // of the blocks of a grid, only every block_step-th and the last one run
 };
 
 /// With these, each array in turn is the only one that begins at a multiple of 16 bytes.

@@ -27,7 +27,8 @@ struct Work {
 };
 
 /// Calls `call`, waits for what it has started, and then calls `read`. Threads and blocks run in an
-/// order of this number, 0, 1, 2, ..., and of the blocks only every `block_step`-th; on a GPU all.
+/// order of this number, 0, 1, 2, ..., and of the blocks only every `block_step`-th and the last
+/// one; on a GPU all.
 Work watch(int order, int block_step, const std::function<void()>& call,
            const std::function<void()>& read);
 
