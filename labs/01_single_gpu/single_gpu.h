@@ -17,8 +17,7 @@ namespace lab01 {
 /// Task 1a · Cross-entropy of one prediction, numerically stable.
 ///
 /// `logits`: the V scores of one position, all finite; on return they hold the gradient of the
-/// scaled loss,
-///     scale * (softmax(logits) - onehot(target)).
+///     scaled loss, scale * (softmax(logits) - onehot(target)).
 /// `target`: the token that actually came next, 0 <= target < V.
 /// `scale`: factor of the gradient only.
 /// Returns -log softmax(logits)[target], not scaled. For every finite input, including scores of
@@ -31,10 +30,9 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale);
 /// Task 1b · The causal language-model loss of one microbatch.
 ///
 /// `logits` [B, T, V], contiguous: position t of row b holds the scores for token t+1 of that row;
-/// on return
-///     they hold the gradient of the returned value. Positions that predict nothing (the last of
-///     each row, and those whose next token is lab::kPadding) get a gradient of zero, whatever
-///     their scores are.
+///     on return they hold the gradient of the returned value. Positions that predict nothing (the
+///     last of each row, and those whose next token is lab::kPadding) get a gradient of zero,
+///     whatever their scores are.
 /// `batch` [B, T]: the tokens that went in; B and T are at least 1.
 /// `total_targets`: what the sum is divided by. In a training step: the number of targets of the
 ///     whole step, over all its microbatches; 0 if it has none. Any positive number may be

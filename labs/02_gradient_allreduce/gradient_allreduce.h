@@ -47,10 +47,9 @@ std::vector<int64_t> shard(std::span<const int64_t> order, int rank, int world_s
 /// Task 3 · Gradient aggregation: from the mean of each rank to the mean of all.
 ///
 /// `gradients`: one tensor or several, contiguous, float32, all on one device, of the same shapes
-/// on
-///     every rank; some may have no elements. Their numbers are written, though the handles are
-///     const. On entry they hold the mean over this rank's targets; on return, on every rank,
-///     the mean over the targets of all ranks: every target counts the same, wherever it was read.
+///     on every rank; some may have no elements. Their numbers are written, though the handles are
+///     const. On entry they hold the mean over this rank's targets; on return, on every rank, the
+///     mean over the targets of all ranks: every target counts the same, wherever it was read.
 /// `targets`: how many this rank has. May be 0; its gradients are then 0 on entry. If no rank has
 ///     any, all are 0 on return, too.
 ///
@@ -95,8 +94,8 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 ///
 /// `loss`: the mean over this rank's `targets`, as train_step returns it.
 /// Returns the same on every rank, bit for bit; 0 if no rank has a target. A rank without targets
-/// passes a loss of 0. Each rank contributes no
-/// more than two numbers, in two messages at most, and float is accurate enough.
+/// passes a loss of 0. Each rank contributes no more than two numbers, in two messages at most, and
+/// float is accurate enough.
 double average_loss(double loss, int64_t targets, lab::ProcessGroup& world);
 
 }  // namespace lab02

@@ -76,9 +76,9 @@ double train_step(lab::LlamaStage& model, lab::Optimizer& optimizer,
 /// all ranks' weights, weighted by their shares, which count nowhere else. Rank r has drifted by
 /// sqrt(sum of (w_r - w)^2 over all weights). Returns the largest drift of all ranks: the same bits
 /// on every rank. Accepted error: 1e-5 of it, plus what the rounding of the average adds; so it is
-/// nearly 0, but not always 0, if all replicas are equal. It only measures: the weights stay as
-/// they are, to the last bit. It costs at most the traffic of one average and of a few single
-/// numbers. All ranks call it together.
+/// nearly 0, but not always 0, if all replicas are equal.
+/// It only measures: the weights stay as they are, to the last bit. It costs at most the traffic of
+/// one average and of a few single numbers. All ranks call it together.
 double drift(const lab::Tensor& weights, double share, lab::ProcessGroup& world);
 
 }  // namespace lab03

@@ -63,8 +63,8 @@ std::vector<lab::StageSpan> split(int64_t layers, int stages, double head_cost);
 ///
 /// The norm is the root of the sum of squares over the gradients of all stages, each weight counted
 /// once (a tied head occurs only if there is one stage). If it exceeds `max_norm`, all gradients of
-/// all stages are multiplied by max_norm / norm. If not, not a bit of them changes. `max_norm`: the
-/// same on every rank; it may be infinite, which never scales. Unless it is
+/// all stages are multiplied by max_norm / norm. If not, not a bit of them changes.
+/// `max_norm`: the same on every rank; it may be infinite, which never scales. Unless it is
 ///     positive (NaN is not), every rank throws lab::Error before it sends anything.
 /// Squares are added in double, as lab::gradient_squares (common/optim/clip.h) does for one stage:
 /// in float the square of 1e20 is infinite, and that of 1e-25 is 0. The ranks add up theirs with

@@ -63,8 +63,8 @@ using lab::LossFunction;
 /// C], float32, on stage.device(), with microbatch k's own B and T, and C = stage.config().dim. A
 /// send that is not posted is done when the next action begins, as with `send`. A recv that is not
 /// posted begins in its place and is done by the time the pass that reads it begins; the simplest
-/// way is `recv`. `microbatches`: each has the same shape on every rank, but B and T may differ
-/// from one to the
+/// way is `recv`.
+/// `microbatches`: each has the same shape on every rank, but B and T may differ from one to the
 ///     next. The first stage reads their tokens, the last one their targets. The others read
 ///     neither.
 /// `loss`: called on the last stage once per microbatch, between its forward and its backward, even

@@ -98,9 +98,9 @@ using lab::LossFunction;
 /// Messages: those of the schedule once per wave, those of total_targets once per step, and a
 /// single all_reduce of stage.gradients() among the replicas of the stage. A rank calls it right
 /// after the last backward of its own stage, without waiting for other stages. (With a single
-/// pipeline there is nothing to add, and you may leave the all_reduce out.) Returns, on a last
-/// stage, this pipeline's part of the mean loss: the sum of the cross-entropies of its
-/// microbatches, divided by all targets of the step. Elsewhere 0.
+/// pipeline there is nothing to add, and you may leave the all_reduce out.)
+/// Returns, on a last stage, this pipeline's part of the mean loss: the sum of the cross-entropies
+/// of its microbatches, divided by all targets of the step. Elsewhere 0.
 double compute_gradients(lab::LlamaStage& stage, const lab::Schedule& schedule,
                          std::span<const lab::TokenBatch> microbatches, const LossFunction& loss,
                          Mesh& mesh);

@@ -38,7 +38,8 @@ using Bucket = std::vector<size_t>;
 /// The capacity is `first_cap_bytes` for the first bucket and `cap_bytes` for all others; either
 /// may be 0. So no gradient is cut: one that is larger than the capacity has a bucket of its own.
 /// No bucket is empty, but one may hold nothing but gradients of 0 bytes; it travels like any
-/// other. The result depends on nothing but the arguments: all ranks get the same buckets without a
+/// other.
+/// The result depends on nothing but the arguments: all ranks get the same buckets without a
 /// message.
 std::vector<Bucket> assign_buckets(std::span<const int64_t> sizes, int64_t cap_bytes,
                                    int64_t first_cap_bytes);
