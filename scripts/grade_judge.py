@@ -43,8 +43,8 @@ class Grader:
     """Judges submissions; results by lab and task are dictionaries that are also kept as JSON.
 
     Of a lab: hash, points, max, and tasks, each with id, title, points, max, graded, passed, message; what the
-    course's terms make of the points: days_late, percent_off, time, time_source, extension, by_hand, score, weight, counts,
-    counts_max; and evidence, so that a grade can be seen again: file (its SHA-256), commit, seed, workbook (its
+    course's terms make of the points: days_late, percent_off, time, time_source, extension, by_hand, score, weight,
+    counts, counts_max; and evidence, so that a grade can be seen again: file (its SHA-256), commit, seed, workbook (its
     commit), graded (when).
     """
 

@@ -15,8 +15,7 @@ double cross_entropy(std::span<float> logits, int32_t target, float scale) {
   // TODO(1a): the loss of one prediction; its gradient overwrites the logits.
   //  1. Find the largest score, M.
   //  2. Keep the target's score minus M, in double, before you overwrite anything.
-  //  3. Replace each score z with exp(z - M), so that nothing overflows, and add these up in
-  //  double.
+  //  3. Replace each score z with exp(z - M), so that nothing overflows. Add these up in double.
   //  4. Turn them into scale * (softmax - onehot).
   //  5. Return the loss, without scale: log(sum), minus what you kept in step 2.
   lab::not_implemented("1a", "labs/01_single_gpu/single_gpu.cpp");

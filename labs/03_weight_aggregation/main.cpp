@@ -84,8 +84,8 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
 
     // 4 · Aggregation. Changed: of the weights, every k steps and at the end of the run.
     // 5 · Loss. As before: each rank's own, over its own microbatches.
-    const lab03::Aggregation aggregation{.every = step == plan.steps ? 1 : own.every,
-                                         .share = share};
+    const bool last = step == plan.steps;
+    const lab03::Aggregation aggregation{.every = last ? 1 : own.every, .share = share};
     const uint64_t sent_before = bytes_sent(world);
     const double own_loss =
         lab03::train_step(model, *optimizer, microbatches, functions.loss, learning_rate.at(step),
@@ -98,7 +98,6 @@ int train(Job& job, const RunPlan& plan, const OwnOptions& own) {
       if (first_rank) drifts << fmt::format("{}\t{:.6g}\n", step, apart) << std::flush;
       require(drifts.good(), "cannot write drift.tsv in {}", run.folder().string());
     }
-    const bool last = step == plan.steps;  // averaged or not, the run is over
     if (!last && !lab03::aggregation_due(step, aggregation.every)) continue;
 
     // 6 · Metrics. Changed: once a round, over all its steps and all ranks. Now all replicas are

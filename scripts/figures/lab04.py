@@ -203,8 +203,8 @@ def memory():
             mb = size / 1e6
             y -= mb * per_mb
             fig.rect(x, y, w, mb * per_mb, fill, edge, 1.5, 2)
-            size = min(14, mb * per_mb - 1)
-            fig.text(x + w / 2, y + mb * per_mb / 2 + size / 3, f"{mb:.1f}", size, edge)
+            font = min(14, mb * per_mb - 1)
+            fig.text(x + w / 2, y + mb * per_mb / 2 + font / 3, f"{mb:.1f}", font, edge)
         fig.text(x + w / 2, y - 9, f"{(16 * count + activations) / 1e6:.0f} MB", 18, INK,
                  weight="bold")
         fig.text(x + w / 2, base + 26, name, 16, INK, weight="bold")

@@ -155,7 +155,7 @@ def timeline():
             start, length = starts[s]
             fig.rect(left + start * unit + 1, y, length * unit - 2, h, PALE_RED, RED, 2, 4)
             fig.text(left + (start + length / 2) * unit, y + 25,
-                     "all-reduce" if length > 2 else "sum", 14, RED, weight="bold")
+                     "sum", 14, RED, weight="bold")
         x = left + last * unit
         fig.line(x, top - 6, x, top + PP * row - 4, color, 2.5)
 
@@ -244,9 +244,8 @@ def placements():
                 fig.line(x + 116, y + 40, x + w + 2, y + 40, ORANGE, 1.5, arrow=True)
     for s in range(PP):
         x = 570 + s * 118 + w / 2
-        fig.line(x, 140, x, 128, RED, 3, arrow=True)
-        fig.line(x, 160, x, 182, RED, 3, arrow=True)
-        fig.line(x, 138, x, 162, RED, 3)
+        fig.line(x, 155, x, 128, RED, 3, arrow=True)
+        fig.line(x, 155, x, 182, RED, 3, arrow=True)
     fig.text(245, 288, "activations and their gradients cross the cables,", 15, INK)
     fig.text(245, 308, "for every microbatch", 15, INK)
     fig.text(735, 288, "gradients of weights cross the cable,", 15, RED)

@@ -125,14 +125,14 @@ def capacity_figure():
     counts = list(range(1, 61))
     x = lambda cap: left + width * cap / 30
     y = lambda ms: bottom - height * ms / top
-    for caption, alpha, colour, place in (("α = 0.5 ms", 0.5, RED, 0.42),
-                                          ("α = 0.02 ms", 0.02, BLUE, 0.34)):
+    for caption, alpha, colour, place, aside in (("α = 0.5 ms", 0.5, RED, 0.42, -16),
+                                                 ("α = 0.02 ms", 0.02, BLUE, 0.34, 30)):
         points = [(x(c * 0.5), y(exposed_of(c * 0.5, alpha))) for c in counts]
         figure.path(points, colour)
         best = min(counts, key=lambda c: exposed_of(c * 0.5, alpha))
         figure.dot(x(best * 0.5), y(exposed_of(best * 0.5, alpha)), colour, 7)
         at = counts[int(place * len(counts))]
-        figure.text(x(at * 0.5), y(exposed_of(at * 0.5, alpha)) + (-16 if alpha > 0.1 else 30), caption, 17, colour,
+        figure.text(x(at * 0.5), y(exposed_of(at * 0.5, alpha)) + aside, caption, 17, colour,
                     weight="bold")
     for cap in range(0, 31, 5):
         figure.text(x(cap), bottom + 24, str(cap), 15, MUTED)

@@ -113,7 +113,7 @@ void expect_one_kernel(const Parcel& result, bool has_work) {
 }  // namespace
 
 /// The emulation is slow, and right kernels differ by factors in how slow.
-constexpr double kSlowS = 40;
+constexpr double kSlowS = 20;
 
 void judge_kernels(const std::string& scenario, const std::vector<KernelCall>& calls,
                    const Options& options) {
